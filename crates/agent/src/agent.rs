@@ -1,0 +1,358 @@
+//! The agent's state and its loop.
+//!
+//! One turn: wait, handle every event, do what is due, then let everything flow that can. Handlers change state and
+//! note which processes have something to deliver; only the last step writes to connections.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use belljar_protocol::MAX_CHUNK;
+use belljar_protocol::v1::{Event, LeaseEnded, event, frame::Body};
+use belljar_sys::signals::SignalDescriptor;
+use belljar_sys::workload::Limit;
+use rustix::net::{SocketFlags, accept_with};
+use rustix::process::Signal;
+
+use crate::connection::{Connection, Use};
+use crate::failure::{Problem, Result};
+use crate::files::Worker;
+use crate::lease::{Ended, Lease};
+use crate::memory::MemoryWatch;
+use crate::poller::{EventFlags, Poller, Token, Watched};
+use crate::oom_score::OomScore;
+use crate::prepare::Inherited;
+use crate::process::Process;
+use crate::service::{Events, Service};
+use crate::setup::Setup;
+use crate::table::Table;
+use crate::tree::cgroup::Cgroups;
+
+#[derive(Debug)]
+pub(crate) struct Agent {
+    pub(crate) poller: Poller,
+    listener: Watched,
+    signals: SignalDescriptor,
+    pub(crate) connections: Table<u32, Connection>,
+    pub(crate) processes: Table<u32, Process>,
+    pub(crate) workers: Table<u32, Worker>,
+    /// Whom we have to wait for; everyone else that ends is an orphan that became ours.
+    pub(crate) children: Table<i32, Child>,
+    pub(crate) setup: Option<Setup>,
+    /// Our own cgroup, until it is used.
+    pub(crate) cgroup: Option<OwnedFd>,
+    pub(crate) cgroups: Option<Cgroups>,
+    pub(crate) oom_score: OomScore,
+    /// The workload's limit on descriptors, unless it is given another.
+    pub(crate) own_files: Limit,
+    pub(crate) lease: Lease,
+    pub(crate) memory: Option<MemoryWatch>,
+    pub(crate) service: Option<Service>,
+    pub(crate) events: Events,
+    /// Processes that may have something to deliver, or to be forgotten.
+    pub(crate) dirty: Vec<u32>,
+    /// A supervisor was killed; its orphans are being killed.
+    pub(crate) sweeping: bool,
+    pub(crate) started: Instant,
+    /// The time of this turn.
+    pub(crate) now: Instant,
+    /// For whatever is read.
+    pub(crate) scratch: Vec<u8>,
+    last_id: u32,
+    leaving: bool,
+}
+
+/// What a child that we started is to us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Child {
+    Main(u32),
+    Supervisor(u32),
+    Worker(u32),
+}
+
+/// Hosts connected at once.
+const MOST_CONNECTIONS: usize = 16;
+
+/// How long the last words may take.
+const FAREWELL: Duration = Duration::from_millis(200);
+
+impl Agent {
+    pub(crate) fn new(
+        inherited: Inherited,
+        oom_score: OomScore,
+        own_files: Limit,
+        signals: SignalDescriptor,
+    ) -> io::Result<Self> {
+        let poller = Poller::new()?;
+        let mut listener = poller.own(inherited.listener, Token::Listener);
+        listener.set_interest(EventFlags::IN)?;
+        poller.watch(signals.as_fd(), Token::Signals)?;
+        let now = Instant::now();
+        Ok(Self {
+            poller,
+            listener,
+            signals,
+            connections: Table::default(),
+            processes: Table::default(),
+            workers: Table::default(),
+            children: Table::default(),
+            setup: None,
+            cgroup: inherited.cgroup,
+            cgroups: None,
+            oom_score,
+            own_files,
+            lease: Lease::endless(now),
+            memory: None,
+            service: None,
+            events: Events::default(),
+            dirty: Vec::new(),
+            sweeping: false,
+            started: now,
+            now,
+            scratch: vec![0; MAX_CHUNK],
+            last_id: 0,
+            leaving: false,
+        })
+    }
+
+    pub(crate) fn run(mut self) -> io::Result<()> {
+        let mut events = Vec::new();
+        while !self.leaving {
+            self.poller.wait(&mut events, self.timeout())?;
+            self.now = Instant::now();
+            for &(token, _) in &events {
+                self.handle(token);
+            }
+            self.meet_deadlines();
+            self.watch_memory();
+            self.check_lease();
+            if let Some(service) = &mut self.service {
+                service.expire(self.now);
+            }
+            self.settle();
+        }
+        Ok(())
+    }
+
+    fn handle(&mut self, token: Token) {
+        match token {
+            Token::Listener => self.accept(),
+            Token::Signals => self.on_signals(),
+            Token::Service => self.on_service(),
+            Token::Guest(id) => self.on_guest(id),
+            Token::Connection(id) => {
+                if let Some(connection) = self.connections.get_mut(id) {
+                    connection.receive(&mut self.scratch);
+                }
+                self.take_requests(id);
+            }
+            Token::Status(key) => self.on_status(key),
+            Token::Output(key) => self.on_output(key, 0),
+            Token::Error(key) => self.on_output(key, 1),
+            Token::Input(key) => self.on_input(key),
+            Token::Supervisor(key) => {
+                self.on_supervisor(key);
+            }
+            Token::Tree(number) => self.on_tree(number),
+            Token::Worker(key) => self.on_worker(key),
+        }
+    }
+
+    fn accept(&mut self) {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let Ok(socket) = accept_with(&self.listener, flags) else { return };
+        if self.connections.len() >= MOST_CONNECTIONS {
+            return;
+        }
+        let id = self.new_id();
+        let socket = self.poller.own(socket, Token::Connection(id));
+        self.connections.insert(id, Connection::new(socket));
+    }
+
+    fn on_signals(&mut self) {
+        while let Some(signal) = self.signals.next() {
+            match signal {
+                Signal::CHILD => self.reap(),
+                _ => self.leave(None),
+            }
+        }
+    }
+
+    fn on_output(&mut self, key: u32, index: usize) {
+        let window = self.window();
+        if let Some(process) = self.processes.get_mut(key) {
+            process.read(index, window, &mut self.scratch);
+            self.dirty.push(key);
+        }
+    }
+
+    /// Takes every request that has arrived, as long as there is room for answers.
+    fn take_requests(&mut self, id: u32) -> bool {
+        let mut any = false;
+        while let Some(frame) = self.connections.get_mut(id).and_then(Connection::next_frame) {
+            any = true;
+            self.lease.touch(self.now);
+            self.request(id, frame);
+        }
+        any
+    }
+
+    fn check_lease(&mut self) {
+        if self.has_running() {
+            self.lease.touch(self.now);
+        }
+        if let Some(ended) = self.lease.check(self.now) {
+            self.leave(Some(ended));
+        }
+    }
+
+    /// Lets everything flow that can: output to connections, answers to hosts, and requests that had to wait.
+    fn settle(&mut self) {
+        loop {
+            self.deliver();
+            self.relay_workers();
+            self.announce();
+            let mut again = false;
+            for id in self.connections.keys() {
+                let Some(connection) = self.connections.get_mut(id) else { continue };
+                connection.flush();
+                if connection.is_over() {
+                    self.disconnect(id);
+                    continue;
+                }
+                if connection.has_room() {
+                    if std::mem::take(&mut connection.starved) {
+                        again = true;
+                        self.dirty.extend(connection.streams.values().filter_map(|u| match u {
+                            Use::Process(key) => Some(*key),
+                            Use::Worker(_) => None,
+                        }));
+                    }
+                    again |= self.take_requests(id);
+                }
+            }
+            if !again && self.dirty.is_empty() {
+                return;
+            }
+        }
+    }
+
+    fn deliver(&mut self) {
+        let window = self.window();
+        for key in std::mem::take(&mut self.dirty) {
+            let Some(process) = self.processes.get_mut(key) else { continue };
+            if let Some(connection) =
+                process.listener().and_then(|(connection, _)| self.connections.get_mut(connection))
+            {
+                process.deliver(connection);
+            }
+            process.update_interest(window);
+            if process.is_over() {
+                self.processes.remove(key);
+            }
+        }
+    }
+
+    /// Tells every connected host what happened without being asked.
+    fn announce(&mut self) {
+        let is_host = |connection: &&mut Connection| connection.greeted;
+        while !self.events.is_empty()
+            && self.connections.values_mut().any(|host| host.greeted && host.has_room())
+        {
+            let Some(event) = self.events.pop() else { return };
+            for connection in self.connections.values_mut().filter(is_host) {
+                connection.send(0, Body::Event(event.clone()));
+            }
+        }
+    }
+
+    /// A host is gone. Processes go on; only what was done for this connection alone ends with it.
+    fn disconnect(&mut self, id: u32) {
+        let Some(connection) = self.connections.remove(id) else { return };
+        for &what in connection.streams.values() {
+            match what {
+                Use::Process(key) => {
+                    if let Some(process) = self.processes.get_mut(key) {
+                        process.lose_listener(id);
+                        self.dirty.push(key);
+                    }
+                }
+                Use::Worker(key) => self.end_worker(key),
+            }
+        }
+    }
+
+    /// Ends the sandbox: says so, kills everything, goes. As PID 1 the kernel kills whoever is left.
+    pub(crate) fn leave(&mut self, ended: Option<Ended>) {
+        self.leaving = true;
+        if let Some(ended) = ended {
+            let what = event::What::LeaseEnded(LeaseEnded { idle: ended == Ended::Idle });
+            let event = Event { what: Some(what) };
+            for connection in self.connections.values_mut().filter(|host| host.greeted) {
+                connection.send(0, Body::Event(event.clone()));
+                connection.flush();
+            }
+        }
+        self.kill_everything();
+        for worker in self.workers.keys() {
+            self.end_worker(worker);
+        }
+        // Whoever is not PID 1 has nobody to kill the rest, so wait for it.
+        let mut events = Vec::new();
+        let end = Instant::now() + FAREWELL;
+        while self.has_trees() && self.now < end {
+            if self.poller.wait(&mut events, Some(end - self.now)).is_err() {
+                break;
+            }
+            self.now = Instant::now();
+            while self.signals.next().is_some() {}
+            self.reap();
+            for &(token, _) in &events {
+                match token {
+                    Token::Supervisor(key) => drop(self.on_supervisor(key)),
+                    Token::Tree(number) => self.on_tree(number),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        let running = self.has_running();
+        let processes = self.processes.values().filter_map(Process::deadline).min();
+        let lease = self.lease.next_check(running);
+        let memory = self.memory.and_then(|watch| watch.next_check(self.has_trees()));
+        let service = self.service.as_ref().and_then(Service::next_check);
+        let next = [processes, lease, memory, service].into_iter().flatten().min()?;
+        Some(next.saturating_duration_since(self.now))
+    }
+
+    fn has_running(&self) -> bool {
+        self.processes.values().any(Process::is_running)
+    }
+
+    /// Whether anything of the workload may be alive.
+    pub(crate) fn has_trees(&self) -> bool {
+        self.processes.values().any(|process| process.tree.is_some())
+    }
+
+    pub(crate) fn setup(&self) -> Result<&Setup> {
+        self.setup.as_ref().ok_or_else(|| Problem::new("not-configured", "send Configure first"))
+    }
+
+    pub(crate) fn window(&self) -> usize {
+        self.setup.as_ref().map_or(0, |setup| setup.window)
+    }
+
+    /// A number that was not used before. They run out after four billion processes, requests and connections.
+    pub(crate) fn new_id(&mut self) -> u32 {
+        self.last_id = self.last_id.wrapping_add(1);
+        self.last_id
+    }
+
+    pub(crate) fn reply(&mut self, connection: u32, stream: u64, body: impl Into<Body>) {
+        if let Some(connection) = self.connections.get_mut(connection) {
+            connection.send(stream, body);
+        }
+    }
+}

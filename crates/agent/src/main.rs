@@ -1,0 +1,56 @@
+//! The agent: PID 1 inside a sandbox.
+//!
+//! Its duties: reap every orphan; run, feed, watch and kill what the host asks for; hand back exit codes and output that
+//! the workload cannot forge; leave when the lease ends. One thread, one epoll loop; everything bounded; nothing that
+//! comes from the workload is trusted, and nothing that comes from the socket makes it panic.
+//!
+//! The same file, started under any other name, stands in for a program that the sandbox may not have (see [`denied`]).
+#![forbid(unsafe_code)]
+#![allow(clippy::print_stderr)] // Failures before there is a host to tell.
+
+mod agent;
+mod arguments;
+mod connection;
+mod denied;
+mod failure;
+mod files;
+mod lease;
+mod memory;
+mod oom_score;
+mod poller;
+mod prepare;
+mod process;
+mod procfs;
+mod request;
+mod service;
+mod setup;
+mod table;
+mod tree;
+
+use std::process::ExitCode;
+
+use arguments::{Arguments, Descriptors};
+
+fn main() -> ExitCode {
+    match Arguments::parse(std::env::args_os()) {
+        Arguments::Serve(descriptors) => match serve(&descriptors) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("belljar-agent: {error}");
+                ExitCode::FAILURE
+            }
+        },
+        Arguments::StandIn { name } => denied::report(&name),
+    }
+}
+
+/// The phases. Everything before the last is synchronous and happens before anyone can connect.
+fn serve(descriptors: &Descriptors) -> std::io::Result<()> {
+    let inherited = prepare::take_descriptors(descriptors)?;
+    let oom_score = oom_score::OomScore::open();
+    prepare::shield()?;
+    let files = prepare::raise_descriptor_limit()?;
+    let signals = prepare::own_signals()?;
+    prepare::adopt_orphans()?;
+    agent::Agent::new(inherited, oom_score, files, signals)?.run()
+}

@@ -1,0 +1,65 @@
+//! What happens before the agent serves: taking descriptors, shielding itself, signals, orphans.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use belljar_sys::inherited;
+use belljar_sys::signals::{self, SignalDescriptor};
+use belljar_sys::workload::Limit;
+use rustix::process::{DumpableBehavior, Signal, getpid};
+
+use crate::arguments::Descriptors;
+
+/// What the launcher handed over.
+#[derive(Debug)]
+pub(crate) struct Inherited {
+    pub(crate) listener: OwnedFd,
+    pub(crate) cgroup: Option<OwnedFd>,
+}
+
+/// Takes the descriptors from the command line; nothing inherited reaches a program that is started later.
+pub(crate) fn take_descriptors(descriptors: &Descriptors) -> io::Result<Inherited> {
+    let listener = inherited::take(descriptors.listen)?;
+    let cgroup = descriptors.cgroup.map(inherited::take).transpose()?;
+    inherited::close_on_exec_from(3)?;
+    rustix::io::ioctl_fionbio(&listener, true)?;
+    Ok(Inherited { listener, cgroup })
+}
+
+/// Puts the agent out of the workload's reach even where both have the same user.
+pub(crate) fn shield() -> io::Result<()> {
+    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    rustix::thread::set_no_new_privs(true)?;
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
+    rustix::process::chdir("/")?;
+    Ok(())
+}
+
+/// Makes room for four descriptors per process; returns the limit as it was, which the workload gets.
+pub(crate) fn raise_descriptor_limit() -> io::Result<Limit> {
+    let own = Limit::current(FILES)?;
+    let wanted = DESCRIPTORS.min(own.hard).max(own.soft);
+    Limit { soft: wanted, ..own }.apply()?;
+    Ok(own)
+}
+
+/// `RLIMIT_NOFILE`.
+const FILES: u32 = 7;
+
+/// Enough for as many processes as the agent keeps.
+const DESCRIPTORS: u64 = 8192;
+
+/// Everything is blocked; the end of a child and a request to leave are read from a descriptor.
+pub(crate) fn own_signals() -> io::Result<SignalDescriptor> {
+    // Rust's runtime and whoever started the agent may have ignored some, which programs would inherit.
+    signals::reset_dispositions();
+    SignalDescriptor::block_all(&[Signal::CHILD, Signal::TERM])
+}
+
+/// Orphans come to PID 1 by themselves; anywhere else they must be asked for.
+pub(crate) fn adopt_orphans() -> io::Result<()> {
+    if getpid().as_raw_nonzero().get() != 1 {
+        rustix::process::set_child_subreaper(Some(getpid()))?;
+    }
+    Ok(())
+}

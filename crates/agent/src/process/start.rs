@@ -1,0 +1,321 @@
+//! Starting a process: pipes or a terminal, a tree to start it in, the clone; and what the child says about it.
+//!
+//! Nothing here waits for the child: it may be stopped by the workload's user as soon as it has become that user.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use belljar_protocol::v1::{Start, Terminal, TreeKill};
+use belljar_sys::fork;
+use belljar_sys::workload::{Failed, Launch, STATUS_SIZE, Stage, Streams};
+use rustix::fs::Mode;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::pty::OpenptFlags;
+use rustix::termios::Winsize;
+
+use super::plan::Plan;
+use super::{Channel, Feed, Listener, Process};
+use crate::agent::{Agent, Child};
+use crate::connection::Use;
+use crate::failure::{Problem, Result, invalid};
+use crate::poller::{EventFlags, Token};
+use crate::tree::Tree;
+use crate::tree::supervisor::{self, Report, Supervisor};
+
+/// Records kept at once, running or not.
+const MOST_PROCESSES: usize = 1024;
+
+const LONGEST_NAME: usize = 128;
+
+/// The child's ends, closed here once it has them.
+#[derive(Debug)]
+struct Ends {
+    input: Option<OwnedFd>,
+    output: OwnedFd,
+    /// `None`: the output is a terminal and serves as all three.
+    error: Option<OwnedFd>,
+    status: OwnedFd,
+}
+
+/// Our ends.
+#[derive(Debug)]
+struct Pipes {
+    channels: [Channel; 2],
+    input: Feed,
+    status: OwnedFd,
+}
+
+impl Agent {
+    pub(crate) fn start(&mut self, connection: u32, stream: u64, start: &Start) -> Result {
+        let setup = self.setup()?;
+        if start.process.is_empty() || start.process.len() > LONGEST_NAME {
+            return Err(invalid("the process id is empty or too long"));
+        }
+        if self.find(&start.process).is_some() {
+            return Err(Problem::new("process-exists", "a process of that id is known already"));
+        }
+        if self.processes.len() >= MOST_PROCESSES {
+            return Err(Problem::new("too-many-processes", "forget some that have ended"));
+        }
+        let plan = Plan::new(setup, start)?;
+        let key = self.new_id();
+        let (pipes, ends) = self.open_pipes(key, start).map_err(|error| exhausted("pipe", &error))?;
+        let (pid, tree) = self.launch(key, &plan, ends)?;
+        let status = self.poller.own(pipes.status, Token::Status(key));
+        let mut process = Process {
+            name: start.process.clone(),
+            program: plan.name,
+            working_directory: plan.working_directory.into_bytes(),
+            pid,
+            status: Some(status),
+            not_started: None,
+            channels: pipes.channels,
+            input: pipes.input,
+            input_told: 0,
+            is_terminal: start.terminal.is_some(),
+            listener: Some(Listener::new(connection, stream, [0, 0])),
+            tree: Some(tree),
+            timeout: (start.timeout_ms > 0)
+                .then(|| self.now.checked_add(Duration::from_millis(start.timeout_ms)))
+                .flatten()
+                .map(|at| (at, start.grace_ms)),
+            kill_at: None,
+            timed_out: false,
+            cancelled: false,
+            memory_exceeded: false,
+            ended: None,
+            forgotten: false,
+        };
+        if let Some(status) = &mut process.status {
+            status
+                .set_interest(EventFlags::IN)
+                .map_err(|errno| exhausted("epoll", &errno.into()))?;
+        }
+        self.processes.insert(key, process);
+        if let Some(connection) = self.connections.get_mut(connection) {
+            connection.streams.insert(stream, Use::Process(key));
+        }
+        Ok(())
+    }
+
+    /// The status pipe has something to say, or its end.
+    pub(crate) fn on_status(&mut self, key: u32) {
+        let Some(process) = self.processes.get_mut(key) else { return };
+        process.read_status();
+        self.dirty.push(key);
+    }
+
+    /// Takes one report of a supervisor; whether there was one.
+    pub(crate) fn on_supervisor(&mut self, key: u32) -> bool {
+        let Some(process) = self.processes.get_mut(key) else { return false };
+        let Some(Tree::Supervised(supervisor)) = &mut process.tree else { return false };
+        let Some(report) = supervisor.next_report() else {
+            // It is gone; what follows comes when it is waited for.
+            let _ = supervisor.socket.set_interest(EventFlags::empty());
+            return false;
+        };
+        match report {
+            Report::Spawned(pid) => process.pid = rustix::process::Pid::from_raw(pid),
+            Report::NotSpawned { errno } => {
+                process.status = None;
+                process.not_started = Some(clone_failed(&io::Error::from_raw_os_error(errno)));
+            }
+            Report::Ended(ended, usage) => self.main_ended(key, ended, usage),
+        }
+        self.dirty.push(key);
+        true
+    }
+
+    fn launch(&mut self, key: u32, plan: &Plan, ends: Ends) -> Result<(Option<rustix::process::Pid>, Tree)> {
+        let setup = self.setup.as_ref().expect("checked by the caller");
+        let mut launch = Launch {
+            program: &plan.program,
+            working_directory: &plan.working_directory,
+            streams: Streams::Terminal(ends.output.as_fd()),
+            credentials: plan.credentials.as_ref(),
+            capabilities: plan.capabilities,
+            confinement: &setup.confinement,
+            cgroup: None,
+            status: ends.status.as_fd(),
+        };
+        if let Some(error) = &ends.error {
+            let input = ends.input.as_ref().unwrap_or(&setup.null).as_fd();
+            let (output, error) = (ends.output.as_fd(), error.as_fd());
+            launch.streams = Streams::Descriptors { input, output, error };
+        }
+        match (&mut self.cgroups, setup.tree_kill) {
+            (Some(cgroups), TreeKill::Cgroup) => {
+                let cgroup =
+                    cgroups.take().map_err(|error| Problem::system("start-failed", "cgroup", &error))?;
+                launch.cgroup = Some(cgroup.directory());
+                let spawned = self.oom_score.raised(|| launch.spawn());
+                match spawned {
+                    Ok(pid) => {
+                        self.children.insert(pid.as_raw_nonzero().get(), Child::Main(key));
+                        Ok((Some(pid), Tree::Cgroup(cgroup)))
+                    }
+                    Err(error) => {
+                        cgroups.give_back(cgroup);
+                        Err(clone_failed(&error))
+                    }
+                }
+            }
+            _ => {
+                let pair = socketpair(
+                    AddressFamily::UNIX,
+                    SocketType::SEQPACKET,
+                    SocketFlags::CLOEXEC,
+                    None,
+                );
+                let (ours, theirs) = pair.map_err(|errno| exhausted("socketpair", &errno.into()))?;
+                let mut kept = vec![ends.output.as_fd(), ends.status.as_fd(), theirs.as_fd(), setup.null.as_fd()];
+                kept.extend(ends.input.as_ref().map(AsFd::as_fd));
+                kept.extend(ends.error.as_ref().map(AsFd::as_fd));
+                kept.extend(setup.confinement.landlock.as_ref().map(AsFd::as_fd));
+                let kept: Vec<_> = kept.iter().map(BorrowedFd::as_raw_fd).collect();
+                let forked = self.oom_score.raised(|| {
+                    fork::fork(&kept, |forked| supervisor::supervise(forked, &theirs, &launch))
+                });
+                let pid = forked.map_err(|error| clone_failed(&error))?;
+                let mut socket = self.poller.own(ours, Token::Supervisor(key));
+                socket
+                    .set_interest(EventFlags::IN)
+                    .map_err(|errno| exhausted("epoll", &errno.into()))?;
+                self.children.insert(pid.as_raw_nonzero().get(), Child::Supervisor(key));
+                Ok((None, Tree::Supervised(Supervisor::new(pid, socket))))
+            }
+        }
+    }
+
+    fn open_pipes(&self, key: u32, start: &Start) -> io::Result<(Pipes, Ends)> {
+        let (status, status_end) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        if let Some(size) = &start.terminal {
+            let (master, terminal) = self.open_terminal(start, size)?;
+            let writer = rustix::io::fcntl_dupfd_cloexec(&master, 3)?;
+            let pipes = Pipes {
+                channels: [Channel::new(self.poller.own(master, Token::Output(key))), Channel::default()],
+                input: Feed::terminal(self.poller.own(writer, Token::Input(key))),
+                status,
+            };
+            return Ok((pipes, Ends { input: None, output: terminal, error: None, status: status_end }));
+        }
+        let (output, output_end) = open_pipe()?;
+        let (error, error_end) = open_pipe()?;
+        rustix::io::ioctl_fionbio(&output, true)?;
+        rustix::io::ioctl_fionbio(&error, true)?;
+        let (input, input_end) = if start.stdin {
+            let (input_end, input) = open_pipe()?;
+            rustix::io::ioctl_fionbio(&input, true)?;
+            (Feed::pipe(self.poller.own(input, Token::Input(key))), Some(input_end))
+        } else {
+            (Feed::closed(), None)
+        };
+        let pipes = Pipes {
+            channels: [
+                Channel::new(self.poller.own(output, Token::Output(key))),
+                Channel::new(self.poller.own(error, Token::Error(key))),
+            ],
+            input,
+            status,
+        };
+        let ends =
+            Ends { input: input_end, output: output_end, error: Some(error_end), status: status_end };
+        Ok((pipes, ends))
+    }
+
+    fn open_terminal(&self, start: &Start, size: &Terminal) -> io::Result<(OwnedFd, OwnedFd)> {
+        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+        let master = rustix::pty::openpt(flags)?;
+        rustix::pty::unlockpt(&master)?;
+        // By descriptor: a path could lead to someone else's terminal.
+        let terminal = rustix::pty::ioctl_tiocgptpeer(&master, flags)?;
+        rustix::termios::tcsetwinsize(&master, window_size(size.rows, size.columns))?;
+        rustix::io::ioctl_fionbio(&master, true)?;
+        // So that the program can open it by name. Without the privilege to give it away it is left open to everyone
+        // in the sandbox, who could reach it through the process anyway.
+        let user = start.user.as_ref().or(self.setup.as_ref().map(|setup| &setup.user));
+        let uid = user.map(|user| rustix::fs::Uid::from_raw(user.uid));
+        if rustix::fs::fchown(&terminal, uid, None).is_err() {
+            rustix::fs::fchmod(&terminal, Mode::from_raw_mode(0o666))?;
+        }
+        Ok((master, terminal))
+    }
+}
+
+impl Process {
+    /// Takes what the child wrote before it became the program, if it has written or closed the pipe.
+    pub(super) fn read_status(&mut self) {
+        let Some(status) = &self.status else { return };
+        let mut bytes = [0; STATUS_SIZE];
+        match rustix::io::read(status, &mut bytes) {
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return,
+            Ok(STATUS_SIZE) => {
+                if let Some(failed) = Failed::from_bytes(&bytes) {
+                    self.not_started = Some(self.explain(failed));
+                }
+            }
+            _ => {}
+        }
+        self.status = None;
+    }
+
+    fn explain(&self, failed: Failed) -> Problem {
+        let Failed { stage, errno } = failed;
+        let code = match (stage, rustix::io::Errno::from_raw_os_error(errno)) {
+            (Stage::Exec, rustix::io::Errno::NOENT) => "program-not-found",
+            (Stage::Exec, rustix::io::Errno::TOOBIG) => "arguments-too-large",
+            // What a limit on processes gives after the user has changed.
+            (Stage::Exec, rustix::io::Errno::AGAIN) => "pids-exhausted",
+            (Stage::Exec, _) => "program-not-executable",
+            (Stage::WorkingDirectory, _) => "working-directory-invalid",
+            (Stage::User | Stage::Group | Stage::Groups, _) => "user-invalid",
+            _ => "start-failed",
+        };
+        let path = match stage {
+            Stage::WorkingDirectory => self.working_directory.as_slice(),
+            _ => self.program.as_slice(),
+        };
+        Problem::new(code, "").at(stage.as_str()).because(errno).about(path)
+    }
+}
+
+impl Channel {
+    fn new(source: crate::poller::Watched) -> Self {
+        Self { source: Some(source), ..Self::default() }
+    }
+}
+
+impl Listener {
+    pub(super) fn new(connection: u32, stream: u64, sent: [u64; 2]) -> Self {
+        Self { connection, stream, sent, told_start: false, told_end: false, told_close: false }
+    }
+}
+
+/// A pipe that programs may open again by way of `/dev/stdout`, whoever they run as.
+fn open_pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
+    rustix::fs::fchmod(&writer, Mode::from_raw_mode(0o666))?;
+    Ok((reader, writer))
+}
+
+pub(super) fn window_size(rows: u32, columns: u32) -> Winsize {
+    let clamp = |size: u32, default: u16| match u16::try_from(size) {
+        Ok(0) => default,
+        Ok(size) => size,
+        Err(_) => u16::MAX,
+    };
+    Winsize { ws_row: clamp(rows, 24), ws_col: clamp(columns, 80), ws_xpixel: 0, ws_ypixel: 0 }
+}
+
+fn clone_failed(error: &io::Error) -> Problem {
+    match error.kind() {
+        io::ErrorKind::WouldBlock => Problem::system("pids-exhausted", "clone", error),
+        _ => Problem::system("start-failed", "clone", error),
+    }
+}
+
+fn exhausted(stage: &'static str, error: &io::Error) -> Problem {
+    Problem::system("start-failed", stage, error)
+}

@@ -1,0 +1,241 @@
+//! What the host asks: one function that reads like the protocol's table of contents.
+
+use belljar_protocol::v1::{
+    Configure, Configured, Done, Frame, Hello, Lease as LeaseMessage, Pong, Start, TreeKill, Welcome,
+    frame::Body, start,
+};
+use belljar_protocol::{MAX_FRAME, negotiate};
+
+use crate::agent::Agent;
+use crate::connection::Use;
+use crate::failure::{Problem, Result, invalid};
+use crate::lease::Lease;
+use crate::memory::MemoryWatch;
+use crate::service::Service;
+use crate::setup::{Setup, narrow_bounding_set};
+use crate::tree::cgroup::Cgroups;
+
+/// Answered at once, or by frames that follow.
+enum Answer {
+    Now(Body),
+    Later,
+}
+
+impl Agent {
+    pub(crate) fn request(&mut self, connection: u32, frame: Frame) {
+        let Frame { stream, body } = frame;
+        let greeted = self.connections.get(connection).is_some_and(|known| known.greeted);
+        let answer = match body {
+            Some(Body::Hello(hello)) => self.greet(connection, &hello),
+            _ if !greeted => Err(Problem::new("hello-expected", "the first frame must be Hello")),
+            Some(body) => self.dispatch(connection, stream, body),
+            None => Err(Problem::new("unknown-request", "this version does not know the request")),
+        };
+        match answer {
+            Ok(Answer::Now(body)) => self.reply(connection, stream, body),
+            Ok(Answer::Later) => {}
+            Err(problem) => self.reply(connection, stream, problem),
+        }
+        // Whoever does not manage to say hello is not listened to any further.
+        if let Some(known) = self.connections.get_mut(connection)
+            && !known.greeted
+        {
+            known.close();
+        }
+    }
+
+    fn dispatch(&mut self, connection: u32, stream: u64, body: Body) -> Result<Answer> {
+        Ok(match body {
+            Body::Ping(_) => Answer::Now(Body::Pong(Pong {})),
+            Body::Configure(configure) => Answer::Now(self.configure(configure)?),
+            Body::Lease(lease) => {
+                self.setup()?;
+                self.grant(&lease);
+                done()
+            }
+            Body::Usage(_) => Answer::Now(Body::UsageReport(self.usage())),
+
+            Body::Start(start) => {
+                self.open_stream(connection, stream)?;
+                let started = self.start(connection, stream, &start);
+                if started.is_err() {
+                    self.note_denied(&start);
+                }
+                started?;
+                Answer::Later
+            }
+            Body::Attach(attach) => {
+                self.open_stream(connection, stream)?;
+                self.attach(connection, stream, &attach)?;
+                Answer::Later
+            }
+            Body::Kill(kill) => {
+                self.kill(&kill)?;
+                done()
+            }
+            Body::Resize(resize) => {
+                self.resize(&resize.process, resize.rows, resize.columns)?;
+                done()
+            }
+            Body::Forget(forget) => {
+                self.forget(&forget.process)?;
+                done()
+            }
+            Body::Cancel(cancel) => match self.stream_use(connection, stream) {
+                Some(Use::Worker(key)) => self.cancel_worker(key),
+                _ => {
+                    self.cancel(&cancel.process, cancel.grace_ms)?;
+                    done()
+                }
+            },
+            Body::ListProcesses(_) => Answer::Now(Body::ProcessList(self.list_processes())),
+
+            Body::ReadFile(_)
+            | Body::WriteFile(_)
+            | Body::Stat(_)
+            | Body::List(_)
+            | Body::MakeDirectory(_)
+            | Body::Move(_)
+            | Body::Remove(_)
+            | Body::ChangeMode(_)
+            | Body::Watch(_) => {
+                self.open_stream(connection, stream)?;
+                self.start_worker(connection, stream, body)?;
+                Answer::Later
+            }
+
+            // These belong to a stream; one that has just ended on our side is no error of the host's.
+            Body::Acknowledge(acknowledge) => {
+                match self.stream_use(connection, stream) {
+                    Some(Use::Process(key)) => self.acknowledge(key, &acknowledge),
+                    Some(Use::Worker(key)) => self.acknowledge_worker(key, acknowledge.offset),
+                    None => {}
+                }
+                Answer::Later
+            }
+            Body::Input(input) => {
+                if let Some(Use::Process(key)) = self.stream_use(connection, stream) {
+                    self.input(connection, stream, key, &input);
+                }
+                Answer::Later
+            }
+            Body::Data(data) => {
+                if let Some(Use::Worker(key)) = self.stream_use(connection, stream) {
+                    self.feed_worker(key, data);
+                }
+                Answer::Later
+            }
+
+            _ => return Err(invalid("this is not for a host to send")),
+        })
+    }
+
+    fn greet(&mut self, connection: u32, hello: &Hello) -> Result<Answer> {
+        let version = negotiate(hello).ok_or_else(|| {
+            Problem::new("version-unsupported", "no protocol version is known to both")
+        })?;
+        if let Some(known) = self.connections.get_mut(connection) {
+            known.greeted = true;
+        }
+        Ok(Answer::Now(Body::Welcome(Welcome {
+            version,
+            max_frame: MAX_FRAME as u32,
+            agent_version: env!("CARGO_PKG_VERSION").to_owned(),
+            configured: self.setup.is_some(),
+        })))
+    }
+
+    /// Happens once. What can fail comes first, so that a refused configuration leaves nothing behind.
+    fn configure(&mut self, configure: Configure) -> Result<Body> {
+        if self.setup.is_some() {
+            return Err(Problem::new("already-configured", "a sandbox is configured once"));
+        }
+        let lease = configure.lease;
+        let memory_limit = configure.memory_watch_bytes;
+        let root_capabilities = configure.root_capabilities;
+        let hostname = configure.hostname.clone();
+        let service_socket = configure.service_socket.clone();
+        let (setup, walls) = Setup::new(configure, self.own_files)?;
+        if !hostname.is_empty() {
+            set_hostname(&hostname)?;
+        }
+        if setup.tree_kill == TreeKill::Cgroup {
+            let directory = self.cgroup.as_ref().ok_or_else(|| {
+                Problem::new("tree-kill-unavailable", "the agent was given no cgroup").at("cgroup")
+            })?;
+            let failed = |error| Problem::system("tree-kill-unavailable", "cgroup", &error);
+            let directory = directory.try_clone().map_err(failed)?;
+            self.cgroups = Some(Cgroups::new(directory, &self.poller).map_err(failed)?);
+        }
+        if !service_socket.is_empty() {
+            self.service = Some(Service::new(&service_socket, &self.poller)?);
+        }
+        narrow_bounding_set(root_capabilities);
+        self.memory = MemoryWatch::new(memory_limit, self.now);
+        self.setup = Some(setup);
+        if let Some(lease) = lease {
+            self.grant(&lease);
+        }
+        Ok(Body::Configured(Configured {
+            landlock_version: walls.landlock_version,
+            landlock_missing: walls.landlock_missing,
+        }))
+    }
+
+    fn grant(&mut self, lease: &LeaseMessage) {
+        self.lease = Lease::grant(lease, self.now);
+    }
+
+    /// Checks that a number can be used for a new stream.
+    fn open_stream(&self, connection: u32, stream: u64) -> Result {
+        if stream == 0 {
+            return Err(invalid("a request needs a stream number"));
+        }
+        match self.stream_use(connection, stream) {
+            // A stream that has ended but can still be acknowledged may be replaced.
+            Some(Use::Process(key))
+                if self.processes.get(key).is_none_or(|process| process.has_told_close()) =>
+            {
+                Ok(())
+            }
+            Some(_) => Err(Problem::new("stream-in-use", "another request uses this stream")),
+            None => Ok(()),
+        }
+    }
+
+    fn stream_use(&self, connection: u32, stream: u64) -> Option<Use> {
+        self.connections.get(connection)?.streams.get(stream).copied()
+    }
+
+    /// A program outside the list was asked for by the host itself.
+    fn note_denied(&mut self, start: &Start) {
+        let Some(start::Program::Argv(argv)) = &start.program else { return };
+        let Some(name) = argv.args.first() else { return };
+        if self.setup.as_ref().is_some_and(|setup| !setup.allows_program(name)) {
+            self.events.push(name, 0);
+        }
+    }
+}
+
+impl Agent {
+    fn cancel_worker(&mut self, key: u32) -> Answer {
+        self.end_worker(key);
+        done()
+    }
+}
+
+fn done() -> Answer {
+    Answer::Now(Body::Done(Done { size: 0 }))
+}
+
+/// Only ever the sandbox's own name: an agent that is not PID 1 has no machine of its own.
+fn set_hostname(name: &str) -> Result {
+    let current = rustix::system::uname();
+    if rustix::process::getpid().as_raw_nonzero().get() != 1
+        || current.nodename().to_bytes() == name.as_bytes()
+    {
+        return Ok(());
+    }
+    rustix::system::sethostname(name.as_bytes())
+        .map_err(|errno| Problem::system("hostname-failed", "sethostname", &errno.into()))
+}

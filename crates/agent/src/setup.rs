@@ -1,0 +1,231 @@
+//! What the host configured, checked once and kept in the form in which it is used.
+
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+
+use belljar_protocol::v1::{Configure, LandlockRule, TreeKill, User, landlock_rule};
+use belljar_sys::landlock::{self, Access, Ruleset};
+use belljar_sys::workload::{Confinement, Credentials, Filter, Limit};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::failure::{Problem, Result, invalid};
+
+#[derive(Debug)]
+pub(crate) struct Setup {
+    pub(crate) confinement: Confinement,
+    pub(crate) user: User,
+    pub(crate) environment: BTreeMap<String, String>,
+    pub(crate) working_directory: Vec<u8>,
+    /// Bytes kept or let through unacknowledged, per channel.
+    pub(crate) window: usize,
+    pub(crate) tree_kill: TreeKill,
+    pub(crate) programs: Vec<String>,
+    pub(crate) workspace_layer: Option<OwnedFd>,
+    /// The end of everything that is to be read as empty, and of everything that is to be lost.
+    pub(crate) null: OwnedFd,
+    root_capabilities: u64,
+    single_user: bool,
+}
+
+/// What the host is told about it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Walls {
+    /// 0: this kernel has no Landlock.
+    pub(crate) landlock_version: u32,
+    /// Rules whose path does not exist, which therefore allow nothing.
+    pub(crate) landlock_missing: Vec<Vec<u8>>,
+}
+
+/// The window where the host gave none, and the most it can have.
+const DEFAULT_WINDOW: u32 = 256 * 1024;
+const LARGEST_WINDOW: u32 = 16 * 1024 * 1024;
+
+/// Memory for what is configured is bounded by the size of a frame; the number of filters by what the kernel takes.
+const MOST_FILTERS: usize = 16;
+
+impl Setup {
+    pub(crate) fn new(configure: Configure, own_files: Limit) -> Result<(Self, Walls)> {
+        let mut walls = Walls::default();
+        let landlock = match configure.landlock.as_slice() {
+            [] => None,
+            rules => ruleset(rules, &mut walls)?,
+        };
+        if configure.seccomp.len() > MOST_FILTERS {
+            return Err(invalid("too many seccomp filters"));
+        }
+        let filters = configure
+            .seccomp
+            .iter()
+            .map(|bytes| Filter::from_bytes(bytes).ok_or_else(|| invalid("not a seccomp filter")))
+            .collect::<Result<Vec<_>>>()?;
+        let mut limits = vec![own_files];
+        for limit in &configure.resource_limits {
+            let limit = Limit { resource: limit.resource, soft: limit.soft, hard: limit.hard };
+            let limit = limit
+                .within_own()
+                .map_err(|error| Problem::system("invalid-argument", "resource-limit", &error))?;
+            limits.retain(|known| known.resource != limit.resource);
+            limits.push(limit);
+        }
+        let workspace_layer = match configure.workspace_layer.as_slice() {
+            [] => None,
+            path => Some(open_path(path).map_err(|errno| {
+                Problem::file("workspace-layer", path, errno)
+            })?),
+        };
+        let flags = OFlags::RDWR | OFlags::CLOEXEC;
+        let null = rustix::fs::open("/dev/null", flags, Mode::empty())
+            .map_err(|errno| Problem::file("open", b"/dev/null", errno))?;
+        let window = match configure.window {
+            0 => DEFAULT_WINDOW,
+            window => window.min(LARGEST_WINDOW),
+        };
+        let tree_kill = configure.tree_kill();
+        let setup = Self {
+            confinement: Confinement { limits, landlock, filters },
+            user: configure.user.unwrap_or_default(),
+            environment: configure.environment,
+            working_directory: configure.working_directory,
+            window: window as usize,
+            tree_kill,
+            programs: configure.programs,
+            workspace_layer,
+            null,
+            root_capabilities: configure.root_capabilities,
+            single_user: configure.single_user,
+        };
+        setup.credentials(&setup.user)?;
+        Ok((setup, walls))
+    }
+
+    /// Who a program runs as, `None` where nobody can be anyone else; and the capabilities it keeps.
+    pub(crate) fn credentials(&self, user: &User) -> Result<(Option<Credentials>, u64)> {
+        let capabilities = if user.uid == 0 { self.root_capabilities } else { 0 };
+        if self.single_user {
+            if user.uid != self.user.uid {
+                return Err(Problem::new("user-invalid", "this sandbox has only one user"));
+            }
+            return Ok((None, capabilities));
+        }
+        // The kernel takes this number as "leave as it is", which would be the agent's own.
+        if [user.uid, user.gid].into_iter().chain(user.groups.iter().copied()).any(|id| id == u32::MAX) {
+            return Err(Problem::new("user-invalid", "the user number is out of range"));
+        }
+        let credentials =
+            Credentials { uid: user.uid, gid: user.gid, groups: user.groups.clone() };
+        Ok((Some(credentials), capabilities))
+    }
+
+    /// Whether a program may be started by this name.
+    pub(crate) fn allows_program(&self, name: &[u8]) -> bool {
+        self.programs.is_empty()
+            || name.contains(&b'/')
+            || self.programs.iter().any(|program| program.as_bytes() == name)
+    }
+}
+
+fn ruleset(rules: &[LandlockRule], walls: &mut Walls) -> Result<Option<OwnedFd>> {
+    let failed = |error| Problem::system("landlock-failed", "landlock", &error);
+    walls.landlock_version = landlock::version();
+    let Some(ruleset) = Ruleset::new().map_err(failed)? else { return Ok(None) };
+    for rule in rules {
+        let access = match rule.access() {
+            landlock_rule::Access::ReadExecute => Access::ReadExecute,
+            landlock_rule::Access::ReadWrite => Access::ReadWrite,
+            landlock_rule::Access::Devices => Access::Devices,
+        };
+        match open_path(&rule.path) {
+            Ok(path) => ruleset.allow(&path, access).map_err(failed)?,
+            Err(Errno::NOENT) => walls.landlock_missing.push(rule.path.clone()),
+            Err(errno) => return Err(Problem::file("landlock", &rule.path, errno)),
+        }
+    }
+    Ok(Some(ruleset.into_descriptor()))
+}
+
+fn open_path(path: &[u8]) -> rustix::io::Result<OwnedFd> {
+    rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// What no program that is started from here can ever have, whoever it runs as.
+pub(crate) fn narrow_bounding_set(kept: u64) {
+    for capability in (0..64).map(|number| 1 << number).filter(|bit| kept & bit == 0) {
+        let capability = rustix::thread::CapabilitySet::from_bits_retain(capability);
+        // Without the privilege to do this there is none to be gained by `exec` either: no-new-privileges is set and
+        // the permitted set is emptied. Past the last capability the kernel says that there is none.
+        if rustix::thread::remove_capability_from_bounding_set(capability).is_err() {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn setup(configure: Configure) -> Result<(Setup, Walls)> {
+        let files = Limit::current(7).unwrap();
+        Setup::new(configure, files)
+    }
+
+    fn user(uid: u32) -> User {
+        User { uid, gid: uid, ..User::default() }
+    }
+
+    #[test]
+    fn refuses_what_cannot_be_meant() {
+        for configure in [
+            Configure { seccomp: vec![vec![0; 7]], ..Configure::default() },
+            Configure { seccomp: vec![vec![0; 8]; 17], ..Configure::default() },
+            Configure { user: Some(user(u32::MAX)), ..Configure::default() },
+            Configure { workspace_layer: b"/nonexistent".to_vec(), ..Configure::default() },
+            Configure {
+                resource_limits: vec![belljar_protocol::v1::ResourceLimit {
+                    resource: 99,
+                    soft: 1,
+                    hard: 1,
+                }],
+                ..Configure::default()
+            },
+        ] {
+            assert!(setup(configure).is_err());
+        }
+    }
+
+    #[test]
+    fn only_root_keeps_capabilities() {
+        let configure = Configure { root_capabilities: 5, ..Configure::default() };
+        let (setup, _) = setup(configure).unwrap();
+        assert_eq!(setup.credentials(&user(0)).unwrap().1, 5);
+        assert_eq!(setup.credentials(&user(7)).unwrap().1, 0);
+    }
+
+    #[test]
+    fn a_single_user_stays_itself() {
+        let configure =
+            Configure { single_user: true, user: Some(user(7)), ..Configure::default() };
+        let (setup, _) = setup(configure).unwrap();
+        assert_eq!(setup.credentials(&user(7)).unwrap().0, None);
+        assert!(setup.credentials(&user(8)).is_err());
+    }
+
+    #[test]
+    fn a_program_list_speaks_of_names_only() {
+        let configure = Configure { programs: vec!["cat".into()], ..Configure::default() };
+        let (setup, _) = setup(configure).unwrap();
+        for (name, allowed) in [("cat", true), ("dog", false), ("/bin/dog", true), ("", false)] {
+            assert_eq!(setup.allows_program(name.as_bytes()), allowed, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_rule_for_a_missing_path_is_reported() {
+        let rule = LandlockRule { path: b"/nonexistent".to_vec(), access: 0 };
+        let (_, walls) =
+            setup(Configure { landlock: vec![rule], ..Configure::default() }).unwrap();
+        if walls.landlock_version > 0 {
+            assert_eq!(walls.landlock_missing, [b"/nonexistent"]);
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! The contract between the engine and a wall.
+//!
+//! A backend starts and stops an isolated agent, hands over the stream to it, and reports what it really enforces.
+//! Running commands, moving files and forwarding ports go through the agent protocol, so they are written once.
+
+#![forbid(unsafe_code)]
+
+mod capabilities;
+#[cfg(feature = "conformance")]
+pub mod conformance;
+mod error;
+mod spec;
+
+pub use capabilities::{Enforcement, IsolationClass, Probe, Subject};
+pub use error::{Error, Result};
+pub use spec::{
+    AgentSetup, Counters, LandlockAccess, MountSource, Orphan, ResolvedMount, ResourceLimit, RootSource, Running,
+    SandboxSpec, Stream, TreeKill, UserIds,
+};
+
+use belljar_policy::SandboxId;
+
+/// One isolation mechanism.
+///
+/// Every method is safe to repeat: `stop` succeeds from any state, including "never existed" and "half made".
+#[async_trait::async_trait]
+pub trait Backend: Send + Sync {
+    /// The word used in flags, records and documents.
+    fn name(&self) -> &'static str;
+
+    /// What this backend can do on this host, found by running a tiny sandbox, and why not where it cannot.
+    async fn probe(&self) -> Probe;
+
+    /// Every rule of `spec` with the mechanism that will enforce it. An error names the first rule that cannot be
+    /// enforced as asked; nothing has been made by then.
+    async fn plan(&self, spec: &SandboxSpec) -> Result<Vec<Enforcement>>;
+
+    /// Starts the agent of a new sandbox. On error everything that was made has been undone.
+    async fn start(&self, spec: SandboxSpec) -> Result<Running>;
+
+    /// Opens another stream to the agent of a running sandbox, also one that another process started.
+    async fn connect(&self, id: &SandboxId) -> Result<Stream>;
+
+    /// Whether the sandbox's agent is alive.
+    async fn is_alive(&self, id: &SandboxId) -> Result<bool>;
+
+    /// Waits until the sandbox's agent is gone.
+    async fn wait_gone(&self, id: &SandboxId) -> Result<()>;
+
+    /// Kills everything in the sandbox and removes every object that belongs to it.
+    async fn stop(&self, id: &SandboxId) -> Result<()>;
+
+    /// What the kernel counted on the host's side.
+    async fn counters(&self, id: &SandboxId) -> Result<Counters>;
+
+    /// Gives the sandbox a fresh, empty workspace layer in place of the one it has.
+    async fn reset_workspace_layer(&self, id: &SandboxId) -> Result<()>;
+
+    /// Objects on this host that look like this installation's sandboxes and whose id is not in `known`.
+    async fn orphans(&self, known: &[SandboxId]) -> Result<Vec<Orphan>>;
+
+    /// Lets go of helpers on the host after they have finished; sandboxes stay.
+    async fn close(&self);
+}

@@ -1,0 +1,135 @@
+//! What a backend is asked to start and what it hands back.
+
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+
+use belljar_policy::{Access, Limits, NetworkMode, Programs, SandboxId};
+use serde::{Deserialize, Serialize};
+
+use crate::Enforcement;
+
+/// A bidirectional byte stream to an agent; every transport ends up as a Unix stream socket on the host's side.
+pub type Stream = tokio::net::UnixStream;
+
+/// A sandbox to be started. Host directories come as descriptors that the caller opened with its own rights, so a
+/// backend never follows a name.
+#[derive(Debug)]
+pub struct SandboxSpec {
+    pub id: SandboxId,
+    pub root: RootSource,
+    /// The whole root is a copy-on-write layer instead of read-only.
+    pub writable_root: bool,
+    pub mounts: Vec<ResolvedMount>,
+    pub limits: Limits,
+    /// Accept weaker mechanisms for limits that were asked for.
+    pub best_effort: bool,
+    pub network: NetworkMode,
+    pub user: UserIds,
+    pub hostname: String,
+    pub programs: Option<Programs>,
+}
+
+/// What is below the sandbox's own files.
+#[derive(Debug)]
+pub enum RootSource {
+    /// The host's own programs and libraries, read-only, with a synthesised `/etc`.
+    Host,
+    /// An unpacked root file system.
+    Directory { path: PathBuf, descriptor: OwnedFd },
+}
+
+#[derive(Debug)]
+pub struct ResolvedMount {
+    pub source: MountSource,
+    /// Absolute, normalised, inside the sandbox.
+    pub target: PathBuf,
+    pub access: Access,
+    /// Changes go to a layer of the sandbox; the source stays as it is. Only for the workspace.
+    pub overlay: bool,
+}
+
+#[derive(Debug)]
+pub struct MountSource {
+    /// For messages and records only.
+    pub path: PathBuf,
+    pub descriptor: OwnedFd,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UserIds {
+    pub uid: u32,
+    pub gid: u32,
+}
+
+/// A started sandbox.
+#[derive(Debug)]
+pub struct Running {
+    /// Connected to the agent; nothing has been said on it yet.
+    pub stream: Stream,
+    /// What the agent must be told so that it does its part of the wall.
+    pub agent: AgentSetup,
+    pub enforcement: Vec<Enforcement>,
+}
+
+/// The backend's part of the agent's configuration.
+#[derive(Clone, Debug, Default)]
+pub struct AgentSetup {
+    pub seccomp: Vec<Vec<u8>>,
+    pub landlock: Vec<(PathBuf, LandlockAccess)>,
+    pub tree_kill: TreeKill,
+    pub resource_limits: Vec<ResourceLimit>,
+    pub root_capabilities: u64,
+    pub memory_watch_bytes: Option<u64>,
+    pub single_user: bool,
+    /// Environment that the root needs (PATH above all).
+    pub environment: BTreeMap<String, String>,
+    pub service_socket: Option<PathBuf>,
+    pub workspace_layer: Option<PathBuf>,
+    /// Where processes start unless told otherwise; `/workspace` where this is absent.
+    pub working_directory: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LandlockAccess {
+    ReadExecute,
+    ReadWrite,
+    Devices,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TreeKill {
+    #[default]
+    Cgroup,
+    Subreaper,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ResourceLimit {
+    pub resource: u32,
+    pub soft: u64,
+    pub hard: u64,
+}
+
+/// Figures from the host's side of the wall. Counters only grow during a sandbox's life.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counters {
+    pub oom_kills: u64,
+    pub pids_refused: u64,
+    pub memory_bytes: Option<u64>,
+    pub memory_peak_bytes: Option<u64>,
+    pub cpu_us: Option<u64>,
+    pub pids: Option<u32>,
+    /// Free bytes and inodes of the sandbox's disk, where it has one of its own.
+    pub disk_free_bytes: Option<u64>,
+    pub disk_free_inodes: Option<u64>,
+}
+
+/// Something left over on the host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Orphan {
+    /// "process", "cgroup", "directory", "mount", "loop-device", ...
+    pub kind: String,
+    pub name: String,
+    pub sandbox: Option<SandboxId>,
+}

@@ -1,0 +1,478 @@
+//! The backend trait on top of the launcher.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use belljar_backend::{
+    AgentSetup, Backend, Counters, Enforcement, Error, IsolationClass, LandlockAccess, Orphan,
+    Probe, Result, RootSource, Running, SandboxSpec, Stream, TreeKill,
+};
+use belljar_codes::Code;
+use belljar_launcher::wire::{self, Answer, Ask, Facts, MountKind, Start, Tree};
+use belljar_policy::{Access, SandboxId};
+use belljar_sys::process::ProcessIdentity;
+use belljar_sys::{memory_file, mount};
+use tokio::sync::OnceCell;
+
+use crate::client::Client;
+use crate::explain::explain;
+use crate::host::HostRoot;
+use crate::host_path::HostPath;
+use crate::mechanism::{self, Mechanisms};
+use crate::{programs, rootfs, seccomp};
+
+/// Capabilities that a workload asked to be root has inside its user namespace: what package managers need.
+/// CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID, NET_BIND_SERVICE, SYS_CHROOT, SETFCAP.
+const ROOT_CAPABILITIES: u64 = 1 | 1 << 1 | 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 10 | 1 << 18 | 1 << 31;
+/// How long a probe may take before the answer is "does not work".
+const PROBE_LIMIT: Duration = Duration::from_secs(10);
+/// How long to wait for an agent that was told to die, before that is an error.
+const GONE_POLL: Duration = Duration::from_secs(30);
+
+/// How the backend is set up.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub state_dir: PathBuf,
+    /// The program that has the hidden `launcher` command: this one.
+    pub launcher: PathBuf,
+}
+
+/// Namespaces and the rest of it on this host's own kernel.
+pub struct Native {
+    options: Options,
+    launcher: OnceCell<Launched>,
+    host: OnceCell<HostRoot>,
+}
+
+struct Launched {
+    client: Client,
+    facts: Facts,
+}
+
+impl Native {
+    #[must_use]
+    pub fn new(options: Options) -> Self {
+        Self { options, launcher: OnceCell::new(), host: OnceCell::new() }
+    }
+
+    /// What the launcher found on this host.
+    pub async fn facts(&self) -> Result<&Facts> {
+        Ok(&self.launched().await?.facts)
+    }
+
+    async fn launched(&self) -> Result<&Launched> {
+        self.launcher.get_or_try_init(|| self.launch()).await
+    }
+
+    async fn launch(&self) -> Result<Launched> {
+        let state = &self.options.state_dir;
+        let unusable = |error: io::Error| {
+            Error::new(Code::StateFailed, format!("state directory `{}` cannot be used", state.display()))
+                .with_source(error)
+                .with_remedy("choose another with BELLJAR_STATE_DIR")
+        };
+        let state_path = std::fs::canonicalize(state).map_err(unusable)?;
+        let directory = rustix::fs::open(
+            &state_path,
+            rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC,
+            rustix::fs::Mode::empty(),
+        )
+        .map_err(|errno| unusable(errno.into()))?;
+        let agent = memory_file::sealed_executable(c"belljar-agent", belljar_agent_image::AGENT)
+            .map_err(|error| {
+                Error::new(Code::HostUnsupported, "cannot make an executable memory file")
+                    .with_source(error)
+                    .with_remedy("set the sysctl vm.memfd_noexec to 0 or 1")
+            })?;
+        let client = Client::spawn(&self.options.launcher).map_err(|error| {
+            Error::new(Code::LauncherFailed, "the launcher cannot be started").with_source(error)
+        })?;
+        let hello = Ask::Hello { state_directory: state_path.as_os_str().as_bytes().to_vec() };
+        match client.ask(hello, &[Arc::new(directory), Arc::new(agent)]).await? {
+            Answer::Facts(facts) => Ok(Launched { client, facts }),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    async fn ask(&self, ask: Ask, descriptors: &[Arc<OwnedFd>]) -> Result<Answer> {
+        match self.launched().await?.client.ask(ask, descriptors).await? {
+            Answer::Failed(failure) => Err(explain(&failure)),
+            answer => Ok(answer),
+        }
+    }
+
+    async fn host_root(&self, privileged: bool) -> Result<&HostRoot> {
+        self.host
+            .get_or_try_init(|| async {
+                HostRoot::build(&self.templates(), privileged).map_err(|error| {
+                    Error::new(Code::StateFailed, "the host template cannot be put together").with_source(error)
+                })
+            })
+            .await
+    }
+
+    fn templates(&self) -> PathBuf {
+        self.options.state_dir.join("templates")
+    }
+
+    fn sandbox_directory(&self, id: &SandboxId) -> PathBuf {
+        self.options.state_dir.join("sandboxes").join(id.as_str())
+    }
+
+    fn process(&self, id: &SandboxId) -> Option<ProcessIdentity> {
+        let text = std::fs::read_to_string(self.sandbox_directory(id).join("process")).ok()?;
+        ProcessIdentity::from_text(&text)
+    }
+
+    async fn try_probe(&self) -> Result<(f64, Vec<Enforcement>)> {
+        let spec = || SandboxSpec {
+            id: probe_id(),
+            root: RootSource::Host,
+            writable_root: false,
+            mounts: Vec::new(),
+            limits: belljar_policy::Limits::default(),
+            best_effort: false,
+            network: belljar_policy::NetworkMode::None,
+            user: belljar_backend::UserIds { uid: 1000, gid: 1000 },
+            hostname: "probe".to_owned(),
+            programs: None,
+        };
+        let enforcement = self.plan(&spec()).await?;
+        let started = Instant::now();
+        let spec = spec();
+        let id = spec.id.clone();
+        let running = self.start(spec).await;
+        let stopped = self.stop(&id).await;
+        running?;
+        stopped?;
+        Ok((started.elapsed().as_secs_f64() * 1000.0, enforcement))
+    }
+}
+
+#[async_trait]
+impl Backend for Native {
+    fn name(&self) -> &'static str {
+        "native"
+    }
+
+    async fn probe(&self) -> Probe {
+        let mut probe = Probe {
+            backend: self.name().to_owned(),
+            works: false,
+            class: IsolationClass::Namespace,
+            reason: String::new(),
+            remedy: None,
+            start_ms: None,
+            enforcement: Vec::new(),
+        };
+        match tokio::time::timeout(PROBE_LIMIT, self.try_probe()).await {
+            Ok(Ok((milliseconds, enforcement))) => {
+                let privileged = self.facts().await.is_ok_and(|facts| facts.privileged);
+                probe.works = true;
+                probe.reason = if privileged { "root" } else { "ordinary user, user namespaces" }.to_owned();
+                probe.start_ms = Some(milliseconds);
+                probe.enforcement = enforcement;
+            }
+            Ok(Err(error)) => {
+                probe.reason = with_causes(&error);
+                probe.remedy = error.remedy;
+            }
+            Err(_) => probe.reason = format!("a tiny sandbox did not start within {} s", PROBE_LIMIT.as_secs()),
+        }
+        probe
+    }
+
+    async fn plan(&self, spec: &SandboxSpec) -> Result<Vec<Enforcement>> {
+        let facts = &self.launched().await?.facts;
+        check_identity(spec, facts)?;
+        Ok(mechanism::choose(spec, facts)?.enforcement)
+    }
+
+    async fn start(&self, spec: SandboxSpec) -> Result<Running> {
+        let facts = &self.launched().await?.facts;
+        check_identity(&spec, facts)?;
+        let mechanisms = mechanism::choose(&spec, facts)?;
+        let mut request = Request::default();
+        let search_path = self.root(&spec, facts, &mut request).await?;
+        let agent = agent_setup(&spec, facts, &mechanisms, &search_path);
+        let id = spec.id.clone();
+        let mounts = mounts(spec.mounts, &mut request);
+        let start = Start {
+            id: id.as_str().to_owned(),
+            hostname: spec.hostname,
+            uid: spec.user.uid,
+            gid: spec.user.gid,
+            root: request.root,
+            writable_root: spec.writable_root,
+            binds: request.binds,
+            mounts,
+            memory_bytes: mechanisms.memory_bytes,
+            cpu_millis: mechanisms.cpu_millis,
+            pids: mechanisms.pids,
+            disk: mechanisms.disk,
+            shared_memory_bytes: mechanisms.shared_memory_bytes,
+            service: spec.programs.is_some(),
+            affinity: mechanisms.affinity,
+        };
+        match self.ask(Ask::Start(Box::new(start)), &request.descriptors).await? {
+            Answer::Started => {}
+            other => return Err(unexpected(other)),
+        }
+        match self.connect(&id).await {
+            Ok(stream) => Ok(Running { stream, agent, enforcement: mechanisms.enforcement }),
+            Err(error) => {
+                self.stop(&id).await?;
+                Err(error)
+            }
+        }
+    }
+
+    async fn connect(&self, id: &SandboxId) -> Result<Stream> {
+        let gone = |error: io::Error| {
+            Error::new(Code::SandboxGone, format!("sandbox `{id}` does not answer"))
+                .with_source(error)
+                .with_remedy("it has ended; create a new one")
+        };
+        // Socket addresses are short and state directories may not be: go through the directory's descriptor.
+        let directory = mount::open_directory(self.sandbox_directory(id)).map_err(gone)?;
+        let address = format!("/proc/self/fd/{}/agent.sock", directory.as_raw_fd());
+        Stream::connect(address).await.map_err(gone)
+    }
+
+    async fn is_alive(&self, id: &SandboxId) -> Result<bool> {
+        Ok(self.process(id).is_some_and(|process| process.open().is_some()))
+    }
+
+    async fn wait_gone(&self, id: &SandboxId) -> Result<()> {
+        let Some(pidfd) = self.process(id).and_then(|process| process.open()) else { return Ok(()) };
+        let failed = |error: io::Error| {
+            Error::new(Code::Internal, format!("cannot wait for sandbox `{id}`")).with_source(error)
+        };
+        #[expect(deprecated, reason = "its successor is unsafe for types that may lie; OwnedFd cannot")]
+        let pidfd = tokio::io::unix::AsyncFd::with_interest(pidfd, tokio::io::Interest::READABLE)
+            .map_err(failed)?;
+        pidfd.readable().await.map(|_| ()).map_err(failed)
+    }
+
+    async fn stop(&self, id: &SandboxId) -> Result<()> {
+        let ask = self.ask(Ask::Stop { id: id.as_str().to_owned() }, &[]);
+        match tokio::time::timeout(GONE_POLL, ask).await {
+            Ok(answer) => answer.map(|_| ()),
+            Err(_) => Err(Error::new(Code::LauncherFailed, format!("sandbox `{id}` does not end"))
+                .with_remedy("a process inside hangs in the kernel; try `belljar destroy` again later")),
+        }
+    }
+
+    async fn counters(&self, id: &SandboxId) -> Result<Counters> {
+        match self.ask(Ask::Counters { id: id.as_str().to_owned() }, &[]).await? {
+            Answer::Counters(counters) => Ok(Counters {
+                oom_kills: counters.oom_kills,
+                pids_refused: counters.pids_refused,
+                memory_bytes: counters.memory_bytes,
+                memory_peak_bytes: counters.memory_peak_bytes,
+                cpu_us: counters.cpu_us,
+                pids: counters.pids,
+                disk_free_bytes: counters.disk_free_bytes,
+                disk_free_inodes: counters.disk_free_inodes,
+            }),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    async fn reset_workspace_layer(&self, id: &SandboxId) -> Result<()> {
+        self.ask(Ask::ResetLayer { id: id.as_str().to_owned() }, &[]).await.map(|_| ())
+    }
+
+    async fn orphans(&self, known: &[SandboxId]) -> Result<Vec<Orphan>> {
+        let found = match self.ask(Ask::Find, &[]).await? {
+            Answer::Found(found) => found,
+            other => return Err(unexpected(other)),
+        };
+        Ok(found
+            .into_iter()
+            .filter(|object| !known.iter().any(|id| object.id.as_deref() == Some(id.as_str())))
+            .map(|object| Orphan {
+                kind: object.kind,
+                name: object.name,
+                sandbox: object.id.and_then(|id| SandboxId::parse(&id).ok()),
+            })
+            .collect())
+    }
+
+    async fn close(&self) {
+        if let Some(launched) = self.launcher.get() {
+            launched.client.close().await;
+        }
+    }
+}
+
+/// What a start request is put together from.
+#[derive(Default)]
+struct Request {
+    descriptors: Vec<Arc<OwnedFd>>,
+    root: Vec<Tree>,
+    binds: Vec<wire::Bind>,
+}
+
+impl Request {
+    fn tree(&mut self, source: &HostPath) -> Tree {
+        self.descriptors.push(Arc::clone(&source.descriptor));
+        Tree { descriptor: self.descriptors.len() - 1, path: source.real.clone() }
+    }
+
+    fn bind(&mut self, source: &HostPath, target: &str, layered: bool) {
+        let source = self.tree(source);
+        self.binds.push(wire::Bind { source, target: target.as_bytes().to_vec(), layered });
+    }
+}
+
+impl Native {
+    /// Puts the root into the request and returns where programs are searched.
+    async fn root(&self, spec: &SandboxSpec, facts: &Facts, request: &mut Request) -> Result<Vec<String>> {
+        let state_failed = |error: io::Error| {
+            Error::new(Code::StateFailed, "a template directory cannot be made").with_source(error)
+        };
+        let (base, search_path) = match &spec.root {
+            RootSource::Host => {
+                let host = self.host_root(facts.privileged).await?;
+                let skeleton = request.tree(&host.skeleton);
+                request.root.push(skeleton);
+                for (source, target) in &host.binds {
+                    request.bind(source, target, target == "usr");
+                }
+                (PathBuf::from("/"), host.search_path.clone())
+            }
+            RootSource::Directory { path, descriptor } => {
+                let points = rootfs::mount_points(&self.templates(), facts.privileged).map_err(state_failed)?;
+                let points = request.tree(&HostPath::open(&points).map_err(state_failed)?);
+                let copy = descriptor.try_clone().map_err(state_failed)?;
+                let directory = request.tree(&HostPath::of(copy, path));
+                request.root.extend([points, directory]);
+                (path.clone(), rootfs::SEARCH_PATH.iter().map(|&path| path.to_owned()).collect())
+            }
+        };
+        if let Some(programs) = &spec.programs {
+            let stub = belljar_agent_image::AGENT;
+            let covers =
+                programs::covers(&base, &search_path, programs, &self.templates(), stub, facts.privileged)
+                    .map_err(|error| match error.kind() {
+                        io::ErrorKind::NotFound => {
+                            Error::new(Code::ProgramNotFound, format!("program `{error}` of `--programs` is not in the template"))
+                                .with_remedy("name programs as they are found in the template's PATH")
+                        }
+                        _ => state_failed(error),
+                    })?;
+            for cover in covers {
+                request.bind(&HostPath::open(&cover.directory).map_err(state_failed)?, &cover.target, false);
+                for (program, target) in cover.programs {
+                    request.bind(&HostPath::open(&program).map_err(state_failed)?, &target, false);
+                }
+            }
+        }
+        Ok(search_path)
+    }
+}
+
+fn mounts(mounts: Vec<belljar_backend::ResolvedMount>, request: &mut Request) -> Vec<wire::Mount> {
+    mounts
+        .into_iter()
+        .map(|mount| wire::Mount {
+            kind: match (mount.overlay, mount.access) {
+                (true, _) => MountKind::Layer,
+                (false, Access::ReadOnly) => MountKind::ReadOnly,
+                (false, Access::ReadWrite) => MountKind::ReadWrite,
+            },
+            target: mount.target.strip_prefix("/").unwrap_or(&mount.target).as_os_str().as_bytes().to_vec(),
+            source: request.tree(&HostPath::of(mount.source.descriptor, &mount.source.path)),
+        })
+        .collect()
+}
+
+fn agent_setup(spec: &SandboxSpec, facts: &Facts, mechanisms: &Mechanisms, search_path: &[String]) -> AgentSetup {
+    let mut seccomp = seccomp::programs().to_vec();
+    if mechanisms.affinity.is_some() {
+        seccomp.push(seccomp::keep_affinity());
+    }
+    let root = if spec.writable_root { LandlockAccess::ReadWrite } else { LandlockAccess::ReadExecute };
+    let mut landlock = vec![
+        (PathBuf::from("/"), root),
+        (PathBuf::from("/dev"), LandlockAccess::Devices),
+        (PathBuf::from("/proc"), LandlockAccess::Devices),
+    ];
+    for path in ["/workspace", "/tmp", "/output", "/home/user", "/dev/shm"] {
+        landlock.push((PathBuf::from(path), LandlockAccess::ReadWrite));
+    }
+    for mount in &spec.mounts {
+        if mount.access == Access::ReadWrite || mount.overlay {
+            landlock.push((mount.target.clone(), LandlockAccess::ReadWrite));
+        }
+    }
+    let environment = BTreeMap::from([("PATH".to_owned(), search_path.join(":"))]);
+    AgentSetup {
+        seccomp,
+        landlock,
+        tree_kill: if facts.group_kill { TreeKill::Cgroup } else { TreeKill::Subreaper },
+        resource_limits: mechanisms.resource_limits.clone(),
+        root_capabilities: ROOT_CAPABILITIES,
+        memory_watch_bytes: mechanisms.memory_watch_bytes,
+        single_user: !facts.privileged,
+        environment,
+        service_socket: spec.programs.is_some().then(|| PathBuf::from("/run/belljar/service/agent.sock")),
+        workspace_layer: spec
+            .mounts
+            .iter()
+            .any(|mount| mount.overlay)
+            .then(|| PathBuf::from("/run/belljar/private/layers/workspace-0/upper")),
+        working_directory: None,
+    }
+}
+
+/// What no mechanism could make true here.
+fn check_identity(spec: &SandboxSpec, facts: &Facts) -> Result<()> {
+    if !facts.privileged && spec.writable_root && matches!(spec.root, RootSource::Host) {
+        return Err(Error::new(
+            Code::NotEnforceable,
+            "a writable root on the host template needs root: its files belong to a user that an ordinary user cannot map",
+        )
+        .with_remedy("run as root, or use `--template rootfs:DIR` with a directory that you own"));
+    }
+    // With a range, every id below the agent's can be given; with one id, it stands for any.
+    if facts.privileged && spec.user.uid >= 65536 {
+        return Err(Error::new(Code::UserInvalid, format!("uid {} is outside the sandbox's ids", spec.user.uid))
+            .with_remedy("use an id below 65533"));
+    }
+    Ok(())
+}
+
+/// An id for the probe's own sandbox; it lives for milliseconds.
+fn probe_id() -> SandboxId {
+    use std::hash::{BuildHasher, RandomState};
+    let mut entropy = [0; 16];
+    for half in entropy.chunks_mut(8) {
+        half.copy_from_slice(&RandomState::new().hash_one(0u8).to_le_bytes());
+    }
+    SandboxId::from_random("prob", &entropy).expect("`prob` is a valid node")
+}
+
+fn unexpected(answer: Answer) -> Error {
+    match answer {
+        Answer::Failed(failure) => explain(&failure),
+        _ => Error::new(Code::LauncherFailed, "the launcher gave an answer that fits no question"),
+    }
+}
+
+fn with_causes(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(source) = cause {
+        text = format!("{text}: {source}");
+        cause = source.source();
+    }
+    text
+}

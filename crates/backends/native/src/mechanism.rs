@@ -1,0 +1,194 @@
+//! Which mechanism enforces which limit on this host.
+//!
+//! A limit that somebody asked for is enforced fully or refused, unless less was accepted in so many words. A default
+//! falls to the next best mechanism. What was chosen is said in the enforcement list, word for word.
+
+use belljar_backend::{
+    Enforcement, Error, ResourceLimit, Result, SandboxSpec, Subject,
+};
+use belljar_codes::Code;
+use belljar_launcher::wire::{Disk, DiskKind, Facts};
+use belljar_policy::limits::{format_bytes, format_cpus};
+use belljar_policy::{Asked, NetworkMode};
+
+/// The workload's own helpers of ours that count as processes: the agent and one file worker.
+const OWN_PROCESSES: u32 = 2;
+/// What programs expect of `/dev/shm`, at most; it counts against memory.
+const SHARED_MEMORY: u64 = 64 << 20;
+
+const RLIMIT_CORE: u32 = 4;
+const RLIMIT_NPROC: u32 = 6;
+
+const DELEGATION: &str = "run as root, or give this user a delegated cgroup \
+    (`systemd-run --user --scope -p Delegate=yes belljar …`), or accept a weaker mechanism with `--best-effort`";
+
+/// What the launcher and the agent are told, and what is told to people.
+#[derive(Clone, Debug)]
+pub(crate) struct Mechanisms {
+    pub(crate) memory_bytes: Option<u64>,
+    pub(crate) memory_watch_bytes: Option<u64>,
+    pub(crate) cpu_millis: Option<u32>,
+    pub(crate) affinity: Option<u64>,
+    pub(crate) pids: Option<u32>,
+    pub(crate) disk: Disk,
+    pub(crate) shared_memory_bytes: u64,
+    pub(crate) resource_limits: Vec<ResourceLimit>,
+    pub(crate) enforcement: Vec<Enforcement>,
+}
+
+/// Chooses. Nothing is made; an error names the rule that cannot be kept here.
+pub(crate) fn choose(spec: &SandboxSpec, facts: &Facts) -> Result<Mechanisms> {
+    let mut chosen = Mechanisms {
+        memory_bytes: None,
+        memory_watch_bytes: None,
+        cpu_millis: None,
+        affinity: None,
+        pids: None,
+        disk: Disk { bytes: spec.limits.disk_bytes.value, inodes: spec.limits.disk_inodes.value, kind: DiskKind::Memory },
+        shared_memory_bytes: SHARED_MEMORY.min(spec.limits.memory_bytes.value / 2),
+        resource_limits: vec![ResourceLimit { resource: RLIMIT_CORE, soft: 0, hard: 0 }],
+        enforcement: Vec::new(),
+    };
+    network(spec, &mut chosen)?;
+    memory(spec, facts, &mut chosen)?;
+    cpu(spec, facts, &mut chosen)?;
+    pids(spec, facts, &mut chosen);
+    disk(spec, facts, &mut chosen)?;
+    walls(spec, facts, &mut chosen);
+    Ok(chosen)
+}
+
+fn network(spec: &SandboxSpec, chosen: &mut Mechanisms) -> Result<()> {
+    if spec.network != NetworkMode::None {
+        return Err(Error::new(
+            Code::NotEnforceable,
+            format!("network mode `{}` cannot be enforced by the native backend yet", spec.network.as_str()),
+        )
+        .with_remedy("use `--network none` (the default)"));
+    }
+    chosen.say(Subject::Network, "none", "network namespace with no interface but loopback", true);
+    Ok(())
+}
+
+fn memory(spec: &SandboxSpec, facts: &Facts, chosen: &mut Mechanisms) -> Result<()> {
+    let limit = spec.limits.memory_bytes;
+    let rule = format_bytes(limit.value);
+    match &facts.memory {
+        Some(version) => {
+            chosen.memory_bytes = Some(limit.value);
+            chosen.say(Subject::Memory, &rule, &format!("{version} memory controller, no swap"), true);
+        }
+        None => {
+            may_weaken(limit, spec, "memory", &rule, "no memory controller is delegated to this user")?;
+            chosen.memory_watch_bytes = Some(limit.value);
+            let mechanism = "the agent watches resident memory and kills the workload above it";
+            chosen.say(Subject::Memory, &rule, mechanism, false);
+        }
+    }
+    Ok(())
+}
+
+fn cpu(spec: &SandboxSpec, facts: &Facts, chosen: &mut Mechanisms) -> Result<()> {
+    let limit = spec.limits.cpu_millis;
+    let rule = format!("{} CPU", format_cpus(limit.value));
+    if let Some(version) = &facts.cpu {
+        chosen.cpu_millis = Some(limit.value);
+        chosen.say(Subject::Cpu, &rule, &format!("{version} cpu controller"), true);
+        return Ok(());
+    }
+    let whole = limit.value.div_ceil(1000).max(1);
+    if limit.value % 1000 != 0 {
+        may_weaken(limit, spec, "cpus", &rule, "without a cpu controller only whole CPUs can be given")?;
+    }
+    if whole < facts.cpus.min(64) {
+        chosen.affinity = Some(affinity(spec.id.as_str(), whole, facts.cpus.min(64)));
+    }
+    let mechanism = format!("affinity to {} CPU(s), which the workload cannot change", whole.min(facts.cpus));
+    chosen.say(Subject::Cpu, &rule, &mechanism, limit.value % 1000 == 0);
+    Ok(())
+}
+
+/// `count` neighbouring CPUs out of `of`, starting where the sandbox's name happens to point.
+fn affinity(id: &str, count: u32, of: u32) -> u64 {
+    let start = id.bytes().fold(0u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
+    (0..count).fold(0, |mask, step| mask | 1 << (start.wrapping_add(step) % of))
+}
+
+fn pids(spec: &SandboxSpec, facts: &Facts, chosen: &mut Mechanisms) {
+    let limit = spec.limits.pids.value;
+    let rule = format!("{limit} processes and threads");
+    if let Some(version) = &facts.pids {
+        chosen.pids = Some(limit.saturating_add(OWN_PROCESSES));
+        chosen.say(Subject::Pids, &rule, &format!("{version} pids controller"), true);
+    } else {
+        let value = u64::from(limit.saturating_add(OWN_PROCESSES));
+        chosen.resource_limits.push(ResourceLimit { resource: RLIMIT_NPROC, soft: value, hard: value });
+        chosen.say(Subject::Pids, &rule, "RLIMIT_NPROC, counted per user namespace", true);
+    }
+}
+
+fn disk(spec: &SandboxSpec, facts: &Facts, chosen: &mut Mechanisms) -> Result<()> {
+    let limit = spec.limits.disk_bytes;
+    let rule = format!("{}, {} inodes", format_bytes(limit.value), chosen.disk.inodes);
+    if facts.disk_image {
+        chosen.disk.kind = DiskKind::Image;
+        chosen.say(Subject::Disk, &rule, "a file system of its own in a sparse image", true);
+        return Ok(());
+    }
+    // In memory, a full disk must not be able to push the workload over its memory limit unnoticed.
+    let memory = spec.limits.memory_bytes.value;
+    if facts.memory.is_some() && limit.value > memory / 2 {
+        let reason = format!(
+            "without disk images the disk is in memory, and half of the memory limit is {}",
+            format_bytes(memory / 2)
+        );
+        may_weaken(limit, spec, "disk", &rule, &reason)?;
+        chosen.disk.bytes = memory / 2;
+        let rule = format!("{}, {} inodes", format_bytes(memory / 2), chosen.disk.inodes);
+        chosen.say(Subject::Disk, &rule, "tmpfs, half of the memory limit", false);
+    } else {
+        chosen.say(Subject::Disk, &rule, "tmpfs of that size", true);
+    }
+    Ok(())
+}
+
+fn walls(spec: &SandboxSpec, facts: &Facts, chosen: &mut Mechanisms) {
+    let (root, mechanism) = if spec.writable_root {
+        ("root is a copy-on-write layer; the template stays as it is", "overlay in a mount namespace, pivot_root")
+    } else {
+        ("root is read-only; /workspace, /tmp, /output and /home/user are writable", "read-only mounts in a mount namespace, pivot_root, Landlock where the kernel has it")
+    };
+    chosen.say(Subject::Filesystem, root, mechanism, true);
+    let identity = if facts.privileged {
+        "user namespace with ids of its own; no capabilities, no_new_privs"
+    } else {
+        "user namespace that maps one id; no capabilities, no_new_privs"
+    };
+    chosen.say(Subject::Identity, &format!("uid {}", spec.user.uid), identity, true);
+    chosen.say(Subject::Syscalls, "only those in the table", "seccomp filter, 32-bit entry ends the process", true);
+    let kill = if facts.group_kill { "a cgroup per process, killed as one" } else { "a subreaper per process" };
+    chosen.say(Subject::Processes, "a timeout ends the whole tree", kill, true);
+    if let Some(programs) = &spec.programs {
+        let names: Vec<_> = programs.iter().collect();
+        chosen.say(Subject::Programs, &names.join(", "), "other programs are not there; stubs report attempts", true);
+    }
+}
+
+fn may_weaken<T>(limit: Asked<T>, spec: &SandboxSpec, flag: &str, rule: &str, reason: &str) -> Result<()> {
+    if !limit.asked || spec.best_effort {
+        return Ok(());
+    }
+    Err(Error::new(Code::NotEnforceable, format!("`--{flag}` {rule} cannot be enforced here: {reason}"))
+        .with_remedy(DELEGATION))
+}
+
+impl Mechanisms {
+    fn say(&mut self, subject: Subject, rule: &str, mechanism: &str, full: bool) {
+        self.enforcement.push(Enforcement {
+            subject,
+            rule: rule.to_owned(),
+            mechanism: mechanism.to_owned(),
+            full,
+        });
+    }
+}

@@ -1,0 +1,143 @@
+//! Stands between a person and a process: standard input goes in, signals are passed on.
+//!
+//! Runs beside whoever reads the process's output, and ends when it is dropped.
+
+use std::io::Read;
+use std::time::Duration;
+
+use belljar_codes::Code;
+use belljar_engine::ProcessControl;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use crate::failure::Failure;
+use crate::terminal;
+
+/// Chunks of standard input on their way; more waits in the kernel.
+const INPUT_QUEUE: usize = 4;
+const INPUT_CHUNK: usize = 32 * 1024;
+
+/// Between TERM and KILL when we are asked to end.
+const GRACE: Duration = Duration::from_secs(5);
+
+const SIGHUP: i32 = 1;
+const SIGINT: i32 = 2;
+
+/// What is passed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Attention {
+    /// Signals only; the process has no input.
+    Signals,
+    /// Signals and standard input.
+    Input,
+    /// Keys and the size of the terminal. Ctrl-C is a key.
+    Terminal,
+}
+
+/// Passes input and signals on until dropped.
+#[derive(Debug)]
+pub(crate) struct Attendant {
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Attendant {
+    pub(crate) fn start(control: &ProcessControl, attention: Attention) -> Result<Self, Failure> {
+        let mut tasks =
+            vec![tokio::spawn(pass_signals(control.clone(), Signals::watch()?, attention))];
+        if attention != Attention::Signals {
+            tasks.push(tokio::spawn(pass_input(control.clone(), read_stdin())));
+        }
+        Ok(Self { tasks })
+    }
+}
+
+impl Drop for Attendant {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    hang_up: Signal,
+    window: Signal,
+}
+
+impl Signals {
+    fn watch() -> Result<Self, Failure> {
+        let watch = |kind| {
+            signal(kind).map_err(|error| {
+                Failure::new(Code::HostExhausted, "signals cannot be watched").caused_by(&error)
+            })
+        };
+        Ok(Self {
+            interrupt: watch(SignalKind::interrupt())?,
+            terminate: watch(SignalKind::terminate())?,
+            hang_up: watch(SignalKind::hangup())?,
+            window: watch(SignalKind::window_change())?,
+        })
+    }
+}
+
+async fn pass_signals(control: ProcessControl, mut signals: Signals, attention: Attention) {
+    let mut interrupted = false;
+    loop {
+        // A process that is gone answers with an error, and its end is on the way to the reader: nothing to do.
+        let _ = tokio::select! {
+            _ = signals.interrupt.recv() => {
+                let again = std::mem::replace(&mut interrupted, true);
+                // Who presses Ctrl-C twice means it.
+                if again { control.cancel(Duration::ZERO).await } else { control.signal(SIGINT).await }
+            }
+            _ = signals.terminate.recv() => end(&control, attention).await,
+            _ = signals.hang_up.recv() => end(&control, attention).await,
+            _ = signals.window.recv(), if attention == Attention::Terminal => {
+                let (rows, columns) = terminal::size();
+                control.resize(rows, columns).await
+            }
+        };
+    }
+}
+
+/// Asks the process to end, and sees to it.
+async fn end(control: &ProcessControl, attention: Attention) -> belljar_engine::Result<()> {
+    if attention == Attention::Terminal {
+        // Interactive shells ignore TERM, but leave when their terminal does.
+        control.signal(SIGHUP).await?;
+    }
+    control.cancel(GRACE).await
+}
+
+async fn pass_input(control: ProcessControl, mut input: mpsc::Receiver<Vec<u8>>) {
+    while let Some(chunk) = input.recv().await {
+        if control.write_stdin(&chunk).await.is_err() {
+            return;
+        }
+    }
+    let _ = control.close_stdin().await;
+}
+
+/// A thread of its own reads, because a read from a terminal or a slow pipe cannot be given up; it ends with this
+/// process.
+fn read_stdin() -> mpsc::Receiver<Vec<u8>> {
+    let (sender, receiver) = mpsc::channel(INPUT_QUEUE);
+    std::thread::spawn(move || {
+        let mut stdin = std::io::stdin().lock();
+        let mut buffer = vec![0; INPUT_CHUNK];
+        loop {
+            match stdin.read(&mut buffer) {
+                Ok(0) => return,
+                Ok(count) => {
+                    if sender.blocking_send(buffer[..count].to_vec()).is_err() {
+                        return;
+                    }
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(_) => return,
+            }
+        }
+    });
+    receiver
+}

@@ -1,0 +1,39 @@
+//! Every environment variable that Belljar reads, in one place.
+//!
+//! Flags win over these, these win over configuration files.
+
+/// Directory for Belljar's state: the store, the sandboxes' files, logs. Default: `/var/lib/belljar` for root,
+/// otherwise `$XDG_STATE_HOME/belljar` or `~/.local/state/belljar`.
+pub(crate) const STATE_DIR: &str = "BELLJAR_STATE_DIR";
+
+/// The backend to use: `auto`, or the name of one. Same as `--backend`.
+pub(crate) const BACKEND: &str = "BELLJAR_BACKEND";
+
+/// URL of a Belljar server to talk to. Same as `--server`.
+pub(crate) const SERVER: &str = "BELLJAR_SERVER";
+
+/// Key for that server. Never shown. Same as `--api-key`.
+pub(crate) const API_KEY: &str = "BELLJAR_API_KEY";
+
+/// What to log to standard error, as `tracing` filters are written: `debug`, `belljar_engine=trace`. Default: nothing.
+pub(crate) const LOG: &str = "BELLJAR_LOG";
+
+/// Configuration file to read in place of `~/.config/belljar/config.toml`. Same as `--config`.
+pub(crate) const CONFIG: &str = "BELLJAR_CONFIG";
+
+// --- not ours, but read ---
+
+/// Home directory of the user: where configuration and state are, and which directories are never mounted.
+pub(crate) const HOME: &str = "HOME";
+
+/// Base of the user's configuration files.
+pub(crate) const XDG_CONFIG_HOME: &str = "XDG_CONFIG_HOME";
+
+/// Base of the user's state.
+pub(crate) const XDG_STATE_HOME: &str = "XDG_STATE_HOME";
+
+/// Any value switches colours off.
+pub(crate) const NO_COLOR: &str = "NO_COLOR";
+
+/// The kind of terminal, passed on to interactive sessions.
+pub(crate) const TERM: &str = "TERM";

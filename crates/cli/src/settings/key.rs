@@ -1,0 +1,109 @@
+//! The settings there are.
+
+use crate::env_vars;
+
+/// A setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Key {
+    StateDir,
+    Backend,
+    Server,
+    ServerSecret,
+    Log,
+    Template,
+    Profile,
+    Memory,
+    Cpus,
+    Pids,
+    Disk,
+    Timeout,
+    IdleTimeout,
+}
+
+impl Key {
+    pub(crate) const ALL: &'static [Self] = &[
+        Self::StateDir,
+        Self::Backend,
+        Self::Server,
+        Self::ServerSecret,
+        Self::Log,
+        Self::Template,
+        Self::Profile,
+        Self::Memory,
+        Self::Cpus,
+        Self::Pids,
+        Self::Disk,
+        Self::Timeout,
+        Self::IdleTimeout,
+    ];
+
+    /// As in configuration files.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::StateDir => "state_dir",
+            Self::Backend => "backend",
+            Self::Server => "server",
+            Self::ServerSecret => "api_key",
+            Self::Log => "log",
+            Self::Template => "template",
+            Self::Profile => "profile",
+            Self::Memory => "memory",
+            Self::Cpus => "cpus",
+            Self::Pids => "pids",
+            Self::Disk => "disk",
+            Self::Timeout => "timeout",
+            Self::IdleTimeout => "idle_timeout",
+        }
+    }
+
+    /// The flag of the same meaning.
+    pub(crate) const fn flag(self) -> &'static str {
+        match self {
+            Self::StateDir => "--state-dir",
+            Self::Backend => "--backend",
+            Self::Server => "--server",
+            Self::ServerSecret => "--api-key",
+            Self::Log => "--log",
+            Self::Template => "--template",
+            Self::Profile => "--profile",
+            Self::Memory => "--memory",
+            Self::Cpus => "--cpus",
+            Self::Pids => "--pids",
+            Self::Disk => "--disk",
+            Self::Timeout => "--timeout",
+            Self::IdleTimeout => "--idle-timeout",
+        }
+    }
+
+    /// The environment variable of the same meaning.
+    pub(crate) const fn variable(self) -> Option<&'static str> {
+        match self {
+            Self::StateDir => Some(env_vars::STATE_DIR),
+            Self::Backend => Some(env_vars::BACKEND),
+            Self::Server => Some(env_vars::SERVER),
+            Self::ServerSecret => Some(env_vars::API_KEY),
+            Self::Log => Some(env_vars::LOG),
+            _ => None,
+        }
+    }
+
+    /// What holds when nobody says anything. The state directory's default depends on the user.
+    pub(crate) const fn fixed_default(self) -> Option<&'static str> {
+        match self {
+            Self::Backend | Self::Template => Some("auto"),
+            Self::Memory => Some("512m"),
+            Self::Cpus => Some("1"),
+            Self::Pids => Some("256"),
+            Self::Disk => Some("1g"),
+            Self::Timeout => Some("60"),
+            Self::IdleTimeout => Some("30m"),
+            // No profile is the locked one, but an absent one does not contradict `--network`.
+            Self::Profile | Self::StateDir | Self::Server | Self::ServerSecret | Self::Log => None,
+        }
+    }
+
+    /// Whether the value is never shown.
+    pub(crate) const fn is_secret(self) -> bool {
+        matches!(self, Self::ServerSecret)
+    }
+}

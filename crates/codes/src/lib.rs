@@ -1,0 +1,172 @@
+//! The registry of error codes.
+//!
+//! A code is the stable name of a kind of failure: the same in Rust, on the wire, in the SDKs and in the docs. Human
+//! text may change; codes do not. Add a code here, never a string at the place that fails.
+
+#![forbid(unsafe_code)]
+
+use std::fmt;
+
+macro_rules! codes {
+    ($($(#[doc = $doc:literal])+ $variant:ident => $text:literal,)+) => {
+        /// The stable name of a kind of failure.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[non_exhaustive]
+        pub enum Code {
+            $($(#[doc = $doc])+ $variant,)+
+        }
+
+        impl Code {
+            /// All codes, in the order of this file.
+            pub const ALL: &'static [Code] = &[$(Code::$variant,)+];
+
+            /// The code as it is written everywhere: lower-case words with hyphens.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Code::$variant => $text,)+ }
+            }
+
+            /// One sentence for the reference page.
+            #[must_use]
+            pub const fn description(self) -> &'static str {
+                match self { $(Code::$variant => concat!($($doc),+),)+ }
+            }
+        }
+    };
+}
+
+codes! {
+    // --- what the caller asked for is wrong ---
+    /// An argument is malformed or out of range.
+    InvalidArgument => "invalid-argument",
+    /// A name has characters or a length that names may not have.
+    InvalidName => "invalid-name",
+    /// A limit is zero, negative, absurd or not a number with a known unit.
+    InvalidLimit => "invalid-limit",
+    /// The combination of options contradicts itself.
+    ConflictingOptions => "conflicting-options",
+    /// There is no template of that name.
+    TemplateNotFound => "template-not-found",
+    /// A host or allowlist entry is malformed, or the allowlist is empty.
+    InvalidNetworkRule => "invalid-network-rule",
+    /// A directory to mount is missing, unreadable or not a directory.
+    MountSourceUnusable => "mount-source-unusable",
+    /// A host directory that sandboxes never get to see was asked for as a mount.
+    MountSourceProtected => "mount-source-protected",
+    /// A place inside the sandbox cannot be used as a mount target.
+    MountTargetInvalid => "mount-target-invalid",
+    /// A configuration file or environment variable has a value that cannot be used.
+    InvalidConfiguration => "invalid-configuration",
+
+    // --- things that are not there, or are there already ---
+    /// There is no sandbox of that name or id.
+    SandboxNotFound => "sandbox-not-found",
+    /// A sandbox of that name exists already.
+    SandboxExists => "sandbox-exists",
+    /// The sandbox is not in a state in which this can be done.
+    SandboxNotReady => "sandbox-not-ready",
+    /// The sandbox ended while it was in use.
+    SandboxGone => "sandbox-gone",
+    /// There is no process of that id.
+    ProcessNotFound => "process-not-found",
+    /// There is no file or directory of that path inside the sandbox.
+    FileNotFound => "file-not-found",
+    /// A file or directory of that path exists already inside the sandbox.
+    FileExists => "file-exists",
+    /// The path inside the sandbox names something of another kind (a directory, a device, a pipe).
+    FileKindWrong => "file-kind-wrong",
+    /// The sandbox's user may not do this to that path.
+    FileDenied => "file-denied",
+    /// A file operation inside the sandbox failed.
+    FileFailed => "file-failed",
+    /// The sandbox has no workspace layer to show, apply or discard.
+    LayerNotFound => "layer-not-found",
+    /// The workspace changed on the host in a way that conflicts with the layer.
+    LayerConflict => "layer-conflict",
+
+    // --- starting a command ---
+    /// The program does not exist inside the sandbox.
+    ProgramNotFound => "program-not-found",
+    /// The program exists but cannot be executed.
+    ProgramNotExecutable => "program-not-executable",
+    /// The program is outside the sandbox's minimal-PATH profile.
+    ProgramDenied => "program-denied",
+    /// The working directory does not exist inside the sandbox, or is not a plain directory.
+    WorkingDirectoryInvalid => "working-directory-invalid",
+    /// The user does not exist in this sandbox.
+    UserInvalid => "user-invalid",
+    /// Arguments and environment are larger than the kernel or our limits allow.
+    ArgumentsTooLarge => "arguments-too-large",
+    /// A command of `--ensure` failed, so the sandbox was not made ready.
+    EnsureFailed => "ensure-failed",
+
+    // --- limits reached ---
+    /// The memory limit was reached and the kernel killed a process of the sandbox.
+    Oom => "oom",
+    /// The command ran longer than its timeout and its whole process tree was killed.
+    TimedOut => "timed-out",
+    /// The limit on processes was reached.
+    PidsExhausted => "pids-exhausted",
+    /// The limit on disk bytes or inodes was reached.
+    DiskFull => "disk-full",
+    /// More output was produced than is kept.
+    OutputTruncated => "output-truncated",
+
+    // --- this host cannot ---
+    /// No backend that satisfies the request works on this host.
+    NoBackend => "no-backend",
+    /// The named backend does not exist or does not work on this host.
+    BackendUnavailable => "backend-unavailable",
+    /// The backend cannot enforce what was asked, so it was refused.
+    NotEnforceable => "not-enforceable",
+    /// The host lacks a kernel feature or a permission that is needed.
+    HostUnsupported => "host-unsupported",
+    /// The host is short of disk, memory, identifiers or another resource.
+    HostExhausted => "host-exhausted",
+    /// Isolation was waived without the flag that says so.
+    IsolationNotWaived => "isolation-not-waived",
+
+    // --- our own failures ---
+    /// The sandbox could not be started.
+    StartFailed => "start-failed",
+    /// The privileged helper failed or vanished.
+    LauncherFailed => "launcher-failed",
+    /// The agent inside the sandbox did not answer as it should.
+    AgentFailed => "agent-failed",
+    /// The state directory cannot be read or written.
+    StateFailed => "state-failed",
+    /// The state directory belongs to a newer version of Belljar.
+    StateTooNew => "state-too-new",
+    /// The operation was interrupted.
+    Interrupted => "interrupted",
+    /// A bug in Belljar.
+    Internal => "internal",
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl serde::Serialize for Code {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_unique_kebab_case_words() {
+        let mut seen = std::collections::BTreeSet::new();
+        for code in Code::ALL {
+            let text = code.as_str();
+            assert!(seen.insert(text), "{text} appears twice");
+            assert!(text.bytes().all(|b| b.is_ascii_lowercase() || b == b'-'), "{text}");
+            assert!(code.description().trim().ends_with('.'), "{text}");
+        }
+    }
+}

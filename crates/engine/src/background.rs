@@ -1,0 +1,45 @@
+//! Work that nobody waits for until the engine closes.
+
+use std::future::Future;
+use std::sync::{Mutex, PoisonError};
+
+use tokio::task::JoinSet;
+
+use crate::{Error, Result};
+use belljar_codes::Code;
+
+#[derive(Debug, Default)]
+pub(crate) struct Background {
+    tasks: Mutex<JoinSet<()>>,
+}
+
+impl Background {
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        // Those that have ended are let go, so that a long life does not collect them.
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(task);
+    }
+
+    /// Waits for everything, also for what is added meanwhile.
+    pub(crate) async fn finish(&self) {
+        loop {
+            let mut tasks =
+                std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
+            if tasks.is_empty() {
+                return;
+            }
+            while tasks.join_next().await.is_some() {}
+        }
+    }
+}
+
+/// Runs something to its end even if the caller stops waiting: a transition is never left half done by a client that
+/// disconnects.
+pub(crate) async fn to_the_end<T: Send + 'static>(
+    act: impl Future<Output = Result<T>> + Send + 'static,
+) -> Result<T> {
+    tokio::spawn(act).await.map_err(|source| {
+        Error::new(Code::Internal, "a task of the engine ended").with_source(source)
+    })?
+}

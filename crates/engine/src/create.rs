@@ -1,0 +1,164 @@
+//! Creating a sandbox.
+//!
+//! Everything that can be refused was refused by the plan. From the first record on, whatever happens (an error, a
+//! caller that goes away, SIGKILL) ends in a sandbox that is ready or in nothing at all: each step is in the journal
+//! before it happens, and the undo of all of them is the backend's `stop`.
+
+use std::sync::Arc;
+
+use belljar_codes::Code;
+use belljar_policy::SandboxName;
+
+use crate::agent::{AgentError, Connection, Identity, configuration};
+use crate::destroy::release;
+use crate::engine::Inner;
+use crate::fault::point;
+use crate::live::{Live, reporter};
+use crate::lock::FileLock;
+use crate::plan::{Plan, network_enforcement};
+use crate::store::{Details, End, EnforcementRecord, SandboxRecord, State, Step};
+use crate::time::{duration_ms, now_ms};
+use crate::{CreateRequest, Error, Result};
+
+/// How long a sandbox lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Life {
+    /// Until it is destroyed or its lease ends.
+    Lasting,
+    /// As long as its maker holds its owner lock.
+    Ephemeral,
+}
+
+/// A sandbox that was made.
+pub(crate) struct Made {
+    pub(crate) record: SandboxRecord,
+    /// Held by the maker of an ephemeral sandbox.
+    pub(crate) owner: Option<FileLock>,
+}
+
+pub(crate) async fn create(
+    inner: &Arc<Inner>,
+    request: &CreateRequest,
+    plan: Plan,
+    life: Life,
+) -> Result<Made> {
+    let id = plan.id().clone();
+    let owner = match life {
+        Life::Ephemeral => Some(take(&inner.directory.owner_lock(&id))?),
+        Life::Lasting => None,
+    };
+    let lock = take(&inner.directory.sandbox_lock(&id))?;
+    point("create.locked");
+
+    let now = now_ms();
+    let mut record = SandboxRecord {
+        id: id.clone(),
+        name: request.name.as_ref().map(SandboxName::as_str).map(str::to_owned),
+        backend: plan.backend.name().to_owned(),
+        state: State::Creating,
+        ephemeral: life == Life::Ephemeral,
+        created_at: now,
+        used_at: now,
+        idle_ms: plan.idle.map(duration_ms),
+        hard_ms: request.hard_limit.map(duration_ms),
+        failure: None,
+        details: plan.details(request, &[]),
+    };
+    if let Err(error) = inner.store.reserve(&record).await {
+        release(lock);
+        if let Some(_owner) = owner {
+            release(_owner)
+        }
+        return Err(error);
+    }
+    point("create.reserved");
+
+    match build(inner, request, plan, &mut record.details).await {
+        Ok(live) => {
+            inner.remember(live);
+            record.state = State::Ready;
+            Ok(Made { record, owner })
+        }
+        Err(error) => {
+            // The backend undoes its own failed start; for every later failure this is the undo.
+            let backend = inner.backends.get(&record.backend)?;
+            let undone = backend.stop(&id).await;
+            let end = End::Failed(describe(&error));
+            if undone.is_ok() && inner.store.end(&id, &end).await.is_ok() {
+                release(lock);
+                if let Some(_owner) = owner {
+                    release(_owner)
+                }
+            }
+            // Otherwise the record stays as it is, and the next recovery finishes the work.
+            Err(error)
+        }
+    }
+}
+
+async fn build(
+    inner: &Arc<Inner>,
+    request: &CreateRequest,
+    plan: Plan,
+    details: &mut Details,
+) -> Result<Live> {
+    let id = plan.id().clone();
+    inner.store.journal(&id, Step::Starting).await?;
+    point("create.starting");
+    let Plan { backend, spec, environment, workdir, idle, class, .. } = plan;
+    let (hostname, programs) = (spec.hostname.clone(), spec.programs.clone());
+    let running = backend.start(spec).await?;
+    point("create.starting.done");
+
+    details.network_enforcement = network_enforcement(&running.enforcement);
+    details.enforcement = running.enforcement.iter().map(EnforcementRecord::from).collect();
+    details.class = class.as_str().to_owned();
+    inner.store.describe(&id, Step::Configuring, details).await?;
+    point("create.configuring");
+    let identity = Identity {
+        user: request.user,
+        hostname: &hostname,
+        workdir: &workdir,
+        environment: &environment,
+        programs: programs.as_ref(),
+        idle,
+        hard: request.hard_limit,
+    };
+    let configure = configuration(running.agent, &identity);
+    let connection = Connection::open(running.stream, Some(configure), reporter(inner, &id))
+        .map_err(not_configured)?;
+    connection.configured().await.map_err(not_configured)?;
+    point("create.configuring.done");
+
+    inner.store.transition(&id, Step::Ready, State::Ready).await?;
+    point("create.ready");
+    Ok(Live::started(id, backend, connection))
+}
+
+fn not_configured(error: AgentError) -> Error {
+    match error {
+        // A configuration that does not fit is the caller's environment: everything else is small.
+        AgentError::TooLarge => error.into(),
+        error => Error::new(Code::StartFailed, "the agent could not be configured")
+            .with_source(Error::from(error)),
+    }
+}
+
+/// Takes a lock that nobody else can know of yet.
+fn take(path: &std::path::Path) -> Result<FileLock> {
+    FileLock::try_acquire(path)
+        .map_err(|source| Error::state("lock", path, source))?
+        .ok_or_else(|| Error::new(Code::Internal, "a new sandbox's lock was taken"))
+}
+
+/// The whole chain of causes in one line, for the record.
+fn describe(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}

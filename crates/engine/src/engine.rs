@@ -1,0 +1,325 @@
+//! The engine itself: what it holds, and the calls it answers.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use belljar_backend::Probe;
+use belljar_codes::Code;
+use belljar_policy::{ProcessId, SandboxId};
+
+use crate::audit::Audit;
+use crate::backends::Backends;
+use crate::background::{Background, to_the_end};
+use crate::create::{Life, create};
+use crate::destroy::{destroy, has_ended};
+use crate::files::Files;
+use crate::live::Live;
+use crate::lock::FileLock;
+use crate::log::{LogReader, Offsets};
+use crate::plan::Plan;
+use crate::state_dir::StateDirectory;
+use crate::store::{End, SandboxRecord, SqliteStore, State, Store, Which};
+use crate::{
+    Artifact, CreateRequest, EngineOptions, Error, ExecRequest, Explanation, LayerChange,
+    LeakReport, Process, ProcessInfo, Result, Sandbox, Session, SessionRequest, TemplateInfo,
+};
+use crate::{artifacts, ensure, explain, layer, leaks, process, recovery, session, template};
+
+/// How long to wait for another process's transition of the same sandbox.
+const TRANSITION: Duration = Duration::from_secs(60);
+
+/// A door to everything below one state directory. Cheap to clone; all clones are the same engine.
+#[derive(Clone)]
+pub struct Engine {
+    inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) directory: StateDirectory,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) backends: Backends,
+    pub(crate) audit: Audit,
+    pub(crate) background: Background,
+    home: Option<PathBuf>,
+    live: Mutex<HashMap<SandboxId, Arc<Live>>>,
+}
+
+// === impl Engine ===
+
+impl Engine {
+    /// Opens the state directory, making it where it is missing, and settles what interrupted processes left.
+    pub async fn open(options: EngineOptions) -> Result<Self> {
+        let directory = StateDirectory::open(&options.state_dir)?;
+        let store = SqliteStore::open(&directory.database())?;
+        let inner = Arc::new(Inner {
+            audit: Audit::new(directory.audit()),
+            directory,
+            store: Arc::new(store),
+            backends: Backends::new(options.backends),
+            background: Background::default(),
+            home: options.home,
+            live: Mutex::default(),
+        });
+        recovery::recover(&inner).await?;
+        let sweeper = Arc::clone(&inner);
+        inner.background.spawn(async move {
+            if let Err(error) = recovery::sweep_in_turn(&sweeper).await {
+                tracing::warn!(%error, "looking after the state directory failed");
+            }
+        });
+        Ok(Self { inner })
+    }
+
+    /// What a request would give, with every rule and its mechanism. Nothing is made.
+    pub async fn explain(&self, request: &CreateRequest) -> Result<Explanation> {
+        explain::explain(&self.inner, request).await
+    }
+
+    /// Creates a sandbox that lasts until it is destroyed or its lease ends.
+    ///
+    /// Where a command of `ensure` fails, the sandbox stays and the error says so.
+    pub async fn create(&self, request: CreateRequest) -> Result<Sandbox> {
+        let inner = Arc::clone(&self.inner);
+        to_the_end(async move {
+            let plan = Plan::new(&inner, &request).await?;
+            let made = create(&inner, &request, plan, Life::Lasting).await?;
+            ensure::ensure(&inner, &made.record.id, &request.ensure).await?;
+            Ok(made.record.into())
+        })
+        .await
+    }
+
+    /// The sandbox of a run; see [`SessionRequest`].
+    pub async fn session(&self, request: SessionRequest) -> Result<Session> {
+        let inner = Arc::clone(&self.inner);
+        to_the_end(async move { session::session(&inner, request).await }).await
+    }
+
+    /// All sandboxes that have not ended, oldest first.
+    pub async fn list(&self) -> Result<Vec<Sandbox>> {
+        recovery::sweep(&self.inner).await?;
+        let records = self.inner.store.sandboxes(Which::Live).await?;
+        Ok(records.into_iter().map(Sandbox::from).collect())
+    }
+
+    /// One sandbox, by name or id. By id, also one that has ended.
+    pub async fn inspect(&self, reference: &str) -> Result<Sandbox> {
+        let record = self.inner.find(reference).await?;
+        if record.state == State::Ready {
+            let backend = self.inner.backends.get(&record.backend)?;
+            if !backend.is_alive(&record.id).await? {
+                let end = End::Destroyed(Some("its agent is gone".to_owned()));
+                destroy(&self.inner, &record.id, end).await?;
+                return Ok(self.inner.find(record.id.as_str()).await?.into());
+            }
+        }
+        Ok(record.into())
+    }
+
+    /// Destroys a sandbox from any state. Destroying one again by its id is fine.
+    pub async fn destroy(&self, reference: &str) -> Result<()> {
+        let id = self.inner.find(reference).await?.id;
+        let inner = Arc::clone(&self.inner);
+        to_the_end(async move { destroy(&inner, &id, End::Destroyed(None)).await }).await
+    }
+
+    /// Starts a command. Returns once it runs; a command that cannot be started is an error with its own code.
+    pub async fn exec(&self, id: &SandboxId, request: ExecRequest) -> Result<Process> {
+        let (inner, id) = (Arc::clone(&self.inner), id.clone());
+        to_the_end(async move { process::start(&inner, &id, request).await }).await
+    }
+
+    /// Attends to a process that runs and that nobody attends to.
+    pub async fn attach(&self, process: &ProcessId) -> Result<Process> {
+        process::attach(&self.inner, process).await
+    }
+
+    /// Records of processes: of one sandbox, or of all; newest first.
+    pub async fn processes(&self, sandbox: Option<&SandboxId>) -> Result<Vec<ProcessInfo>> {
+        let records = self.inner.store.processes(sandbox).await?;
+        Ok(records.into_iter().map(ProcessInfo::from).collect())
+    }
+
+    pub async fn process(&self, id: &ProcessId) -> Result<ProcessInfo> {
+        let record = self.inner.store.process(id).await?;
+        record
+            .map(ProcessInfo::from)
+            .ok_or_else(|| Error::new(Code::ProcessNotFound, format!("there is no process `{id}`")))
+    }
+
+    /// Reads a process's log from the given offsets on.
+    pub async fn log(&self, process: &ProcessId, from: Offsets) -> Result<LogReader> {
+        self.process(process).await?;
+        Ok(LogReader::new(&self.inner.directory.process(process), from))
+    }
+
+    /// A whole file of the sandbox; an error if it is larger than `max`.
+    pub async fn read_file(&self, id: &SandboxId, path: &Path, max: u64) -> Result<Vec<u8>> {
+        self.files(id).await?.read_all(path, max).await
+    }
+
+    /// Writes a whole file of the sandbox, with the directories above it.
+    pub async fn write_file(&self, id: &SandboxId, path: &Path, content: &[u8]) -> Result<()> {
+        self.files(id).await?.write_all(path, content).await
+    }
+
+    /// The sandbox's files.
+    pub async fn files(&self, id: &SandboxId) -> Result<Files> {
+        let live = self.inner.live(id).await?;
+        Ok(Files::new(live.connection(&self.inner).await?))
+    }
+
+    /// Files in `/output` that are new or changed since the given time.
+    pub async fn artifacts(&self, id: &SandboxId, since: SystemTime) -> Result<Vec<Artifact>> {
+        artifacts::artifacts(&self.files(id).await?, since).await
+    }
+
+    /// What the sandbox changed in its workspace layer.
+    pub async fn diff(&self, reference: &str) -> Result<Vec<LayerChange>> {
+        layer::diff(&self.inner, reference).await
+    }
+
+    /// Writes the changes of the workspace layer to the host's directory and empties the layer.
+    pub async fn apply(&self, reference: &str) -> Result<Vec<LayerChange>> {
+        let (inner, reference) = (Arc::clone(&self.inner), reference.to_owned());
+        to_the_end(async move { layer::apply(&inner, &reference).await }).await
+    }
+
+    /// Empties the workspace layer; returns what was lost by that.
+    pub async fn discard(&self, reference: &str) -> Result<Vec<LayerChange>> {
+        let (inner, reference) = (Arc::clone(&self.inner), reference.to_owned());
+        to_the_end(async move { layer::discard(&inner, &reference).await }).await
+    }
+
+    pub async fn templates(&self) -> Result<Vec<TemplateInfo>> {
+        Ok(template::list())
+    }
+
+    /// Tries every backend by running a tiny sandbox on it.
+    pub async fn probe(&self) -> Vec<Probe> {
+        self.inner.backends.probe().await
+    }
+
+    /// Looks for what no sandbox owns any more; removes it if asked to.
+    pub async fn leaks(&self, fix: bool) -> Result<LeakReport> {
+        leaks::leaks(&self.inner, fix).await
+    }
+
+    /// Waits until work in the background is done and lets go of the backends' helpers. Sandboxes stay.
+    pub async fn close(self) {
+        self.inner.background.finish().await;
+        for backend in self.inner.backends.iter() {
+            backend.close().await;
+        }
+        if let Err(error) = self.inner.store.maintain().await {
+            tracing::debug!(%error, "the store was not tidied");
+        }
+    }
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let root = self.inner.directory.root();
+        f.debug_struct("Engine").field("state_dir", &root).finish_non_exhaustive()
+    }
+}
+
+// === impl Inner ===
+
+impl Inner {
+    pub(crate) fn home(&self) -> Option<&Path> {
+        self.home.as_deref()
+    }
+
+    /// The sandbox with that id, or the live one with that name.
+    pub(crate) async fn find(&self, reference: &str) -> Result<SandboxRecord> {
+        if let Ok(id) = SandboxId::parse(reference)
+            && let Some(record) = self.store.sandbox(&id).await?
+        {
+            return Ok(record);
+        }
+        self.store
+            .sandbox_named(reference)
+            .await?
+            .ok_or_else(|| Error::sandbox_not_found(&belljar_policy::shown(reference)))
+    }
+
+    /// A sandbox that is ready, for talking to it.
+    pub(crate) async fn live(&self, id: &SandboxId) -> Result<Arc<Live>> {
+        if let Some(live) = self.lock_live().get(id) {
+            return Ok(Arc::clone(live));
+        }
+        let record = self.store.sandbox(id).await?;
+        let record = record.ok_or_else(|| Error::sandbox_not_found(id.as_str()))?;
+        match record.state {
+            State::Ready => {}
+            state if has_ended(state) => return Err(Error::sandbox_gone(id.as_str())),
+            state => {
+                return Err(Error::new(
+                    Code::SandboxNotReady,
+                    format!("sandbox `{id}` is {}", state.as_str()),
+                ));
+            }
+        }
+        let found = Arc::new(Live::found(id.clone(), self.backends.get(&record.backend)?));
+        Ok(Arc::clone(self.lock_live().entry(id.clone()).or_insert(found)))
+    }
+
+    pub(crate) fn remember(&self, live: Live) {
+        self.lock_live().insert(live.id.clone(), Arc::new(live));
+    }
+
+    /// Ends the connection to a sandbox that is about to go.
+    pub(crate) async fn forget(&self, id: &SandboxId) {
+        let live = self.lock_live().remove(id);
+        if let Some(live) = live {
+            live.close().await;
+        }
+    }
+
+    /// Destroys a sandbox whose agent is gone, without making the caller wait.
+    pub(crate) fn reap_later(self: &Arc<Self>, id: &SandboxId) {
+        let (inner, id) = (Arc::clone(self), id.clone());
+        self.background.spawn(async move {
+            let end = End::Destroyed(Some("its agent is gone".to_owned()));
+            if let Err(error) = destroy(&inner, &id, end).await {
+                tracing::debug!(%error, sandbox = %id, "left for the next recovery");
+            }
+        });
+    }
+
+    /// Finds out, in the background, whether a sandbox whose connection broke is still there.
+    pub(crate) fn check_later(self: &Arc<Self>, id: &SandboxId) {
+        let (inner, id) = (Arc::clone(self), id.clone());
+        self.background.spawn(async move {
+            let Ok(Some(record)) = inner.store.sandbox(&id).await else { return };
+            if has_ended(record.state) {
+                return inner.forget(&id).await;
+            }
+            let Ok(backend) = inner.backends.get(&record.backend) else { return };
+            if record.state == State::Ready && backend.is_alive(&id).await.is_ok_and(|alive| !alive)
+            {
+                inner.reap_later(&id);
+            }
+        });
+    }
+
+    /// Waits until nobody is at work on a sandbox.
+    pub(crate) async fn wait_for_transition(&self, id: &SandboxId) -> Result<()> {
+        let path = self.directory.sandbox_lock(id);
+        match FileLock::acquire(&path, TRANSITION).await {
+            Ok(Some(_)) => Ok(()),
+            Ok(None) => Err(Error::new(
+                Code::SandboxNotReady,
+                format!("sandbox `{id}` has been in the making for too long"),
+            )),
+            Err(source) => Err(Error::state("lock", &path, source)),
+        }
+    }
+
+    fn lock_live(&self) -> MutexGuard<'_, HashMap<SandboxId, Arc<Live>>> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

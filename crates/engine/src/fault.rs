@@ -1,0 +1,62 @@
+//! Places where a test can make the process die.
+//!
+//! Every step of a life cycle has a point between "the journal says so" and "it was done", and one after it was done.
+//! When `BELLJAR_FAULT` names a point, reaching it ends the process with SIGKILL: nothing is flushed, no destructor
+//! runs, exactly as if the machine's operator had done it. Unset, a point costs one load.
+
+use std::sync::OnceLock;
+
+/// The environment variable that names the point to die at.
+pub const VARIABLE: &str = "BELLJAR_FAULT";
+
+/// All points, in the order in which a run that creates, uses and destroys a sandbox meets them.
+pub const POINTS: &[&str] = &[
+    "create.locked",
+    "create.reserved",
+    "create.starting",
+    "create.starting.done",
+    "create.configuring",
+    "create.configuring.done",
+    "create.ready",
+    "create.ensuring",
+    "create.ensuring.done",
+    "exec.recorded",
+    "exec.sent",
+    "exec.ended",
+    "exec.ended.done",
+    "layer.applying",
+    "layer.applying.done",
+    "layer.resetting",
+    "layer.resetting.done",
+    "destroy.stopping",
+    "destroy.stopping.done",
+    "destroy.removing",
+    "destroy.removing.done",
+    "destroy.destroyed",
+];
+
+/// Dies here if the environment asks for it.
+pub fn point(name: &'static str) {
+    debug_assert!(POINTS.contains(&name), "{name} is not in the list of fault points");
+    if chosen() == Some(name) {
+        // SIGKILL to oneself cannot fail and is delivered before the call returns.
+        let _ =
+            rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+    }
+}
+
+fn chosen() -> Option<&'static str> {
+    static CHOSEN: OnceLock<Option<String>> = OnceLock::new();
+    CHOSEN.get_or_init(|| std::env::var(VARIABLE).ok().filter(|name| !name.is_empty())).as_deref()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn points_have_distinct_names() {
+        let distinct: std::collections::BTreeSet<_> = POINTS.iter().collect();
+        assert_eq!(distinct.len(), POINTS.len());
+    }
+}

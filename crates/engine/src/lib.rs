@@ -1,0 +1,73 @@
+//! The life of sandboxes: creating, using, listing and destroying them, with all state in one directory.
+//!
+//! An [`Engine`] ties a backend (the wall), the agent protocol (what happens inside) and a store (what is remembered)
+//! together. It is used in process by a one-shot command and by a long-lived server alike: every call may be made by
+//! many tasks at once, and any number of processes may open the same state directory at the same time.
+//!
+//! What holds at all times:
+//!
+//! - A step that makes something is in the journal before it happens, and has an undo. Whatever dies, the next
+//!   [`Engine::open`] makes the record true again.
+//! - A transition of a sandbox holds its lock; the kernel releases it with its holder.
+//! - Everything from inside a sandbox is bounded: output in memory and on disk, queues, listings, names.
+//! - The host never follows a path that a sandbox controls.
+//!
+//! Not here: arguments, HTTP, terminals, and the kernel; those belong to binaries and backends. Public types are not
+//! serialisable on purpose: wire types are converted by hand where they are needed.
+
+#![forbid(unsafe_code)]
+
+mod agent;
+mod artifacts;
+mod audit;
+mod backends;
+mod background;
+mod create;
+mod destroy;
+mod engine;
+mod ensure;
+mod error;
+mod explain;
+pub mod fault;
+mod files;
+mod layer;
+mod leaks;
+mod live;
+mod lock;
+mod log;
+mod mounts;
+mod plan;
+mod process;
+mod random;
+mod recovery;
+mod request;
+mod sandbox;
+mod session;
+mod state_dir;
+mod store;
+mod template;
+mod time;
+
+pub use artifacts::Artifact;
+pub use belljar_policy::{ProcessId, SandboxId};
+pub use engine::Engine;
+pub use error::{Error, Result};
+pub use explain::Explanation;
+pub use files::{
+    FileInfo, FileKind, FileReader, FileWatch, FileWriter, Files, ListOptions, Listing, WatchEvent,
+    WriteMode, WriteOptions,
+};
+pub use layer::{LayerChange, LayerChangeKind};
+pub use leaks::LeakReport;
+pub use log::{Channel, LogReader, Offsets, Record};
+pub use process::{
+    Captured, Completed, Exit, ExitStatus, Process, ProcessControl, ProcessEvent, ProcessInfo,
+    ProcessStatus, Reason, Usage,
+};
+pub use request::{
+    BackendChoice, CreateRequest, DEFAULT_IDLE_TIMEOUT, DEFAULT_MEMORY_CAP, EngineOptions,
+    ExecRequest, Program, SessionRequest, Stdin, WorkspaceRequest,
+};
+pub use sandbox::{Isolation, Sandbox, SandboxState, Workspace};
+pub use session::Session;
+pub use template::TemplateInfo;

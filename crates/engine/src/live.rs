@@ -1,0 +1,124 @@
+//! A sandbox that this process talks to.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use belljar_backend::{Backend, Counters};
+use belljar_policy::SandboxId;
+use belljar_protocol::v1;
+use tokio::sync::Mutex;
+
+use crate::agent::{Connection, Report, Reporter};
+use crate::audit::Budget;
+use crate::engine::Inner;
+use crate::{Error, Result};
+
+pub(crate) struct Live {
+    pub(crate) id: SandboxId,
+    pub(crate) backend: Arc<dyn Backend>,
+    connection: Mutex<Option<Arc<Connection>>>,
+    /// Made by this process, and nothing has run in it yet: all its counters are zero.
+    pristine: AtomicBool,
+    /// It is being destroyed: nobody connects any more.
+    ended: AtomicBool,
+}
+
+impl Live {
+    /// A sandbox that this process has just started.
+    pub(crate) fn started(
+        id: SandboxId,
+        backend: Arc<dyn Backend>,
+        connection: Arc<Connection>,
+    ) -> Self {
+        Self {
+            id,
+            backend,
+            connection: Mutex::new(Some(connection)),
+            pristine: AtomicBool::new(true),
+            ended: AtomicBool::new(false),
+        }
+    }
+
+    /// A sandbox that somebody started.
+    pub(crate) fn found(id: SandboxId, backend: Arc<dyn Backend>) -> Self {
+        Self {
+            id,
+            backend,
+            connection: Mutex::new(None),
+            pristine: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
+        }
+    }
+
+    /// The connection to the agent, made anew where there is none that works.
+    pub(crate) async fn connection(&self, inner: &Arc<Inner>) -> Result<Arc<Connection>> {
+        let mut connection = self.connection.lock().await;
+        if let Some(connection) = connection.as_ref().filter(|connection| connection.is_open()) {
+            return Ok(Arc::clone(connection));
+        }
+        *connection = None;
+        if self.ended.load(Ordering::Acquire) {
+            return Err(Error::sandbox_gone(self.id.as_str()));
+        }
+        let socket = match self.backend.connect(&self.id).await {
+            Ok(socket) => socket,
+            Err(error) => {
+                // An agent that cannot be reached because it is gone is not an error of the backend.
+                if self.backend.is_alive(&self.id).await.is_ok_and(|alive| !alive) {
+                    inner.reap_later(&self.id);
+                    return Err(Error::sandbox_gone(self.id.as_str()));
+                }
+                return Err(error.into());
+            }
+        };
+        let fresh = Connection::open(socket, None, reporter(inner, &self.id))?;
+        *connection = Some(Arc::clone(&fresh));
+        Ok(fresh)
+    }
+
+    /// Ends the connection for good; whoever waits for something on it is told that the sandbox is gone.
+    pub(crate) async fn close(&self) {
+        self.ended.store(true, Ordering::Release);
+        if let Some(connection) = self.connection.lock().await.take() {
+            connection.close();
+        }
+    }
+
+    /// The counters before a process runs.
+    pub(crate) async fn baseline(&self) -> Counters {
+        if self.pristine.swap(false, Ordering::Relaxed) {
+            return Counters::default();
+        }
+        self.counters().await.unwrap_or_default()
+    }
+
+    pub(crate) async fn counters(&self) -> Option<Counters> {
+        self.backend.counters(&self.id).await.ok()
+    }
+}
+
+/// What the engine does with what an agent reports by itself.
+pub(crate) fn reporter(inner: &Arc<Inner>, id: &SandboxId) -> Reporter {
+    // Weak: a connection is owned by the engine, not the other way round.
+    let inner = Arc::downgrade(inner);
+    let id = id.clone();
+    let budget = Budget::default();
+    Box::new(move |report| {
+        let Some(inner) = inner.upgrade() else { return };
+        match report {
+            Report::Event(v1::event::What::ProgramDenied(denied)) => {
+                inner.audit.program_denied(&budget, &id, &denied.name, Some(denied.pid));
+            }
+            Report::Event(v1::event::What::LeaseEnded(_)) => inner.reap_later(&id),
+            Report::Alive => {
+                let id = id.clone();
+                let task = inner.clone();
+                inner.background.spawn(async move {
+                    if let Err(error) = task.store.touch(&id).await {
+                        tracing::debug!(%error, sandbox = %id, "the idle clock was not moved");
+                    }
+                });
+            }
+        }
+    })
+}

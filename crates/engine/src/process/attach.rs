@@ -1,0 +1,117 @@
+//! Coming back to a process that somebody else started, or that outlived its attendant.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use belljar_codes::Code;
+use belljar_policy::ProcessId;
+use belljar_protocol::v1;
+use belljar_protocol::v1::frame::Body;
+use tokio::sync::mpsc;
+
+use super::place::Place;
+use super::pump::{HOST_GRACE, Pump};
+use super::{EVENTS, Process, ProcessControl};
+use crate::agent::AgentError;
+use crate::engine::Inner;
+use crate::store::{ProcessRecord, ProcessStatus};
+use crate::time::now_ms;
+use crate::{DEFAULT_MEMORY_CAP, Error, Result};
+
+/// Attends to a running process again. Its events begin after what its log already has.
+pub(crate) async fn attach(inner: &Arc<Inner>, id: &ProcessId) -> Result<Process> {
+    let record = inner.store.process(id).await?.ok_or_else(|| not_found(id))?;
+    if record.finished_at.is_some() {
+        return Err(Error::new(Code::ProcessNotFound, format!("process `{id}` has ended"))
+            .with_remedy("read its log instead"));
+    }
+    let place = Place::take_over(inner, id)?.ok_or_else(|| {
+        Error::new(Code::ConflictingOptions, format!("somebody else attends to process `{id}`"))
+    })?;
+    let (sender, events) = mpsc::channel(EVENTS);
+    let pump = resume(inner, &record, place, Some(sender)).await?;
+    let control = pump.control.clone();
+    tokio::spawn(pump.run());
+    Ok(Process {
+        id: id.clone(),
+        sandbox: record.sandbox,
+        events,
+        control,
+        stripped_environment: Vec::new(),
+        memory_cap: DEFAULT_MEMORY_CAP,
+        logged: true,
+    })
+}
+
+/// Finds out about a process whose attendant died: one that has ended meanwhile gets its output and end recorded, one
+/// that the agent does not know is lost, one that runs is left alone.
+pub(crate) async fn settle(inner: &Arc<Inner>, record: &ProcessRecord) -> Result<()> {
+    let Some(place) = Place::take_over(inner, &record.id)? else {
+        // Held by an attendant, or it never had a place: then it was never sent either.
+        if !inner.directory.process(&record.id).is_dir() {
+            return inner.store.process_ended(&record.id, ProcessStatus::Lost, None).await;
+        }
+        return Ok(());
+    };
+    let live = inner.live(&record.sandbox).await?;
+    let connection = live.connection(inner).await?;
+    let answer = connection.ask(Body::ListProcesses(v1::ListProcesses {})).await?;
+    let Body::ProcessList(list) = answer else {
+        return Err(AgentError::breach("no list of processes").into());
+    };
+    match list.processes.iter().find(|state| state.process == record.id.as_str()) {
+        Some(state) if state.running => Ok(()),
+        Some(_) => {
+            let pump = resume(inner, record, place, None).await?;
+            inner.background.spawn(pump.run());
+            Ok(())
+        }
+        None => {
+            place.leave();
+            inner.store.process_ended(&record.id, ProcessStatus::Lost, None).await
+        }
+    }
+}
+
+/// An attendant that goes on after what the log has.
+async fn resume(
+    inner: &Arc<Inner>,
+    record: &ProcessRecord,
+    place: Place,
+    events: Option<mpsc::Sender<super::ProcessEvent>>,
+) -> Result<Pump> {
+    let live = inner.live(&record.sandbox).await?;
+    let connection = live.connection(inner).await?;
+    let received = place.received();
+    let stream = connection.request(Body::Attach(v1::Attach {
+        process: record.id.as_str().to_owned(),
+        stdout_offset: received.stdout,
+        stderr_offset: received.stderr,
+    }))?;
+    let stream = Arc::new(stream);
+    let control = ProcessControl::new(record.id.clone(), Arc::clone(&stream));
+    let baseline = live.baseline().await;
+    let ago = Duration::from_millis(u64::try_from(now_ms() - record.started_at).unwrap_or(0));
+    let begun = Instant::now().checked_sub(ago).unwrap_or_else(Instant::now);
+    // However long ago its timeout passed, the agent gets time to tell how it ended.
+    let deadline = record
+        .timeout_ms
+        .map(|timeout| (begun + Duration::from_millis(timeout)).max(Instant::now()) + HOST_GRACE);
+    Ok(Pump {
+        inner: Arc::clone(inner),
+        live,
+        process: record.id.clone(),
+        stream,
+        control,
+        place,
+        events,
+        baseline,
+        begun,
+        deadline,
+        unrecorded_pid: None,
+    })
+}
+
+fn not_found(id: &ProcessId) -> Error {
+    Error::new(Code::ProcessNotFound, format!("there is no process `{id}`"))
+}

@@ -1,0 +1,109 @@
+//! Output kept in memory, up to a cap.
+//!
+//! The first half of the cap and the last half are kept, because errors stand at the end; what is missing in between
+//! is marked where it is missing.
+
+use std::collections::VecDeque;
+
+/// Output of one stream.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Captured {
+    /// With a marker where bytes are missing.
+    pub data: Vec<u8>,
+    pub truncated: bool,
+    /// How many bytes are missing.
+    pub dropped: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Capture {
+    head: Vec<u8>,
+    tail: VecDeque<u8>,
+    head_cap: usize,
+    tail_cap: usize,
+    dropped: u64,
+}
+
+impl Capture {
+    pub(crate) fn new(cap: usize) -> Self {
+        let tail_cap = cap / 2;
+        Self {
+            head: Vec::new(),
+            tail: VecDeque::new(),
+            head_cap: cap - tail_cap,
+            tail_cap,
+            dropped: 0,
+        }
+    }
+
+    pub(crate) fn push(&mut self, data: &[u8]) {
+        let room = self.head_cap - self.head.len();
+        let (head, rest) = data.split_at(data.len().min(room));
+        self.head.extend_from_slice(head);
+        // Of a piece larger than the tail only its own end can stay.
+        let skipped = rest.len().saturating_sub(self.tail_cap);
+        let rest = &rest[skipped..];
+        let excess = (self.tail.len() + rest.len()).saturating_sub(self.tail_cap);
+        self.tail.drain(..excess);
+        self.tail.extend(rest);
+        self.dropped += (skipped + excess) as u64;
+    }
+
+    /// `logged`: whether the process log has it all.
+    pub(crate) fn finish(self, logged: bool) -> Captured {
+        let mut data = self.head;
+        if self.dropped > 0 {
+            let place = if logged { "; full output in the process log" } else { "" };
+            let marker =
+                format!("\n[belljar: output truncated, {} bytes dropped{place}]\n", self.dropped);
+            data.extend_from_slice(marker.as_bytes());
+        }
+        data.extend(self.tail);
+        Captured { data, truncated: self.dropped > 0, dropped: self.dropped }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_marker_stands_where_bytes_are_missing() {
+        let mut capture = Capture::new(8);
+        capture.push(b"abcdefghijkl");
+        let captured = capture.finish(true);
+        assert_eq!(
+            String::from_utf8(captured.data).unwrap(),
+            "abcd\n[belljar: output truncated, 4 bytes dropped; full output in the process log]\nijkl"
+        );
+        assert!(captured.truncated);
+    }
+
+    proptest! {
+        #[test]
+        fn memory_is_bounded_and_nothing_is_invented(
+            cap in 0usize..64,
+            pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..20),
+        ) {
+            let mut capture = Capture::new(cap);
+            let all = pieces.concat();
+            for piece in &pieces {
+                capture.push(piece);
+                prop_assert!(capture.head.len() + capture.tail.len() <= cap);
+            }
+            let kept = all.len().min(cap);
+            prop_assert_eq!(capture.dropped, (all.len() - kept) as u64);
+            if all.len() <= cap {
+                let captured = capture.finish(false);
+                prop_assert_eq!(captured.data, all);
+            } else {
+                let tail: Vec<u8> = capture.tail.iter().copied().collect();
+                prop_assert!(all.starts_with(&capture.head));
+                prop_assert!(all.ends_with(&tail));
+                prop_assert_eq!(capture.head.len() + tail.len(), cap);
+            }
+        }
+    }
+}

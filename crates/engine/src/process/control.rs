@@ -1,0 +1,126 @@
+//! Acting on a process that runs.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use belljar_codes::Code;
+use belljar_policy::ProcessId;
+use belljar_protocol::MAX_CHUNK;
+use belljar_protocol::v1::frame::Body;
+use belljar_protocol::v1::{self, kill};
+
+use crate::agent::{AgentError, Stream, WINDOW};
+use crate::{Error, Result};
+
+/// A handle to a process, for as many holders as wanted.
+#[derive(Clone, Debug)]
+pub struct ProcessControl {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    process: ProcessId,
+    /// Replaced when the connection was lost and made anew.
+    stream: Mutex<Arc<Stream>>,
+    /// Holding it is the right to write: writers take turns.
+    stdin: tokio::sync::Mutex<Stdin>,
+}
+
+#[derive(Debug, Default)]
+struct Stdin {
+    sent: u64,
+    closed: bool,
+}
+
+impl ProcessControl {
+    pub(super) fn new(process: ProcessId, stream: Arc<Stream>) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                process,
+                stream: Mutex::new(stream),
+                stdin: tokio::sync::Mutex::default(),
+            }),
+        }
+    }
+
+    pub(super) fn replace_stream(&self, stream: Arc<Stream>) {
+        *self.shared.stream.lock().unwrap_or_else(PoisonError::into_inner) = stream;
+    }
+
+    /// Writes to standard input, waiting while the process does not read.
+    pub async fn write_stdin(&self, data: &[u8]) -> Result<()> {
+        let mut stdin = self.shared.stdin.lock().await;
+        if stdin.closed {
+            return Err(Error::new(Code::InvalidArgument, "standard input is closed"));
+        }
+        for piece in data.chunks(MAX_CHUNK) {
+            let stream = self.stream();
+            let end = stdin.sent + piece.len() as u64;
+            let taken = end.saturating_sub(WINDOW as u64);
+            stream.acknowledged(taken).await.map_err(|error| self.ended(error))?;
+            let input = v1::Input { data: piece.to_vec(), close: false };
+            stream.send(Body::Input(input)).await.map_err(|error| self.ended(error))?;
+            stdin.sent = end;
+        }
+        Ok(())
+    }
+
+    /// Says that no more input comes. Closing twice is fine.
+    pub async fn close_stdin(&self) -> Result<()> {
+        let mut stdin = self.shared.stdin.lock().await;
+        if !stdin.closed {
+            let input = v1::Input { data: Vec::new(), close: true };
+            self.stream().post(Body::Input(input)).map_err(|error| self.ended(error))?;
+            stdin.closed = true;
+        }
+        Ok(())
+    }
+
+    /// Sends a signal to the process group; SIGKILL goes to the whole tree.
+    pub async fn signal(&self, signal: i32) -> Result<()> {
+        const SIGKILL: i32 = 9;
+        if !(1..=64).contains(&signal) {
+            return Err(Error::new(Code::InvalidArgument, format!("{signal} is not a signal"))
+                .with_remedy("use a number from 1 to 64"));
+        }
+        let scope = if signal == SIGKILL { kill::Scope::Tree } else { kill::Scope::Group };
+        let process = self.shared.process.as_str().to_owned();
+        self.ask(Body::Kill(v1::Kill { process, signal, scope: scope as i32 })).await
+    }
+
+    /// Tells the process's terminal its size.
+    pub async fn resize(&self, rows: u16, columns: u16) -> Result<()> {
+        let process = self.shared.process.as_str().to_owned();
+        let (rows, columns) = (rows.into(), columns.into());
+        self.ask(Body::Resize(v1::Resize { process, rows, columns })).await
+    }
+
+    /// Ends the process: TERM to its group, and KILL to its tree after `grace`. Returns when that has begun.
+    pub async fn cancel(&self, grace: Duration) -> Result<()> {
+        let process = self.shared.process.as_str().to_owned();
+        let grace_ms = u32::try_from(grace.as_millis()).unwrap_or(u32::MAX);
+        self.ask(Body::Cancel(v1::Cancel { process, grace_ms })).await
+    }
+
+    async fn ask(&self, body: Body) -> Result<()> {
+        let connection = Arc::clone(self.stream().connection());
+        connection.ask(body).await.map(drop).map_err(|error| self.ended(error))
+    }
+
+    fn stream(&self) -> Arc<Stream> {
+        Arc::clone(&self.shared.stream.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn ended(&self, error: AgentError) -> Error {
+        let gone = error.is_broken()
+            || error.is_refusal("process-not-found")
+            || error.is_refusal("not-running");
+        if gone {
+            let process = &self.shared.process;
+            Error::new(Code::ProcessNotFound, format!("process `{process}` has ended"))
+        } else {
+            error.into()
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! Attends to one process from its start to its recorded end.
+//!
+//! Takes output from the agent, logs it, hands it on, and only then acknowledges it: what the agent may forget is on
+//! the host. Makes sure of an end: where the agent does not report one in time, the sandbox is destroyed.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use belljar_backend::Counters;
+use belljar_policy::ProcessId;
+use belljar_protocol::v1::frame::Body;
+use belljar_protocol::v1::{self, Exited};
+use tokio::sync::mpsc;
+use tokio::time::sleep_until;
+
+use super::exit::classify;
+use super::place::Place;
+use super::{Exit, ProcessControl, ProcessEvent, Reason};
+use crate::agent::{AgentError, Stream, WINDOW};
+use crate::destroy::destroy;
+use crate::engine::Inner;
+use crate::fault::point;
+use crate::live::Live;
+use crate::log::Channel;
+use crate::store::End;
+
+/// The agent kills at the timeout; this long after it the host no longer believes that it will.
+pub(super) const HOST_GRACE: Duration = Duration::from_secs(5);
+
+/// Processes that end sooner never have `running` written to their record: nobody could have seen it.
+const RECORD_RUNNING_AFTER: Duration = Duration::from_millis(20);
+
+/// Output that was written before the end comes right behind it. If it does not come in this time, it never will.
+const OUTPUT_AFTER_END: Duration = Duration::from_secs(10);
+
+/// A command that ended well in less time than this cannot have filled its memory, its disk or its process table, so
+/// the kernel's counters need not be read.
+const TOO_SHORT_FOR_LIMITS: Duration = Duration::from_millis(5);
+
+/// Acknowledge at the latest when this much is waiting for it.
+const ACKNOWLEDGE_FROM: u64 = WINDOW as u64 / 4;
+
+/// How often a lost connection is made anew for the same process before it counts as lost.
+const MAX_REATTACH: usize = 3;
+
+pub(super) struct Pump {
+    pub(super) inner: Arc<Inner>,
+    pub(super) live: Arc<Live>,
+    pub(super) process: ProcessId,
+    pub(super) stream: Arc<Stream>,
+    pub(super) control: ProcessControl,
+    pub(super) place: Place,
+    /// `None` once nobody listens.
+    pub(super) events: Option<mpsc::Sender<ProcessEvent>>,
+    pub(super) baseline: Counters,
+    pub(super) begun: Instant,
+    /// When the host no longer believes that the agent will end it.
+    pub(super) deadline: Option<Instant>,
+    /// Not yet written to the record.
+    pub(super) unrecorded_pid: Option<u32>,
+}
+
+/// How attending ended.
+enum Outcome {
+    Ended(Exited),
+    /// The sandbox went away, or the agent no longer knows the process.
+    Lost,
+    /// The agent let the timeout pass.
+    Overdue,
+    /// Somebody else attends now.
+    TakenOver,
+}
+
+impl Pump {
+    pub(super) async fn run(mut self) {
+        let outcome = self.attend().await;
+        let duration = self.begun.elapsed();
+        let exit = match outcome {
+            Outcome::TakenOver => return,
+            Outcome::Ended(exited) => {
+                let counted = self.counted(&exited, duration).await;
+                classify(&exited, counted, duration)
+            }
+            Outcome::Lost => {
+                self.inner.check_later(&self.live.id);
+                Exit::unseen(self.reason_of_loss().await, duration)
+            }
+            Outcome::Overdue => {
+                self.destroy_sandbox().await;
+                Exit::unseen(Reason::TimedOut, duration)
+            }
+        };
+        self.finish(exit).await;
+    }
+
+    async fn attend(&mut self) -> Outcome {
+        let deadline = self.deadline;
+        let mut acknowledged = self.place.received();
+        let mut exited: Option<(Exited, Instant)> = None;
+        let mut reattached = 0;
+        loop {
+            if let Some((exited, _)) = &exited {
+                let received = self.place.received();
+                if received.stdout >= exited.stdout_end && received.stderr >= exited.stderr_end {
+                    return Outcome::Ended(exited.clone());
+                }
+            }
+            if deadline.is_some_and(|deadline| self.is_overdue(deadline)) {
+                return Outcome::Overdue;
+            }
+            let frame = match self.stream.try_next() {
+                Some(frame) => frame,
+                None => {
+                    // Nothing waits, so this is the moment to tell the agent how far we are.
+                    self.acknowledge(&mut acknowledged, 1);
+                    let record_at = self.begun + RECORD_RUNNING_AFTER;
+                    let settled = exited.as_ref().map(|(_, at)| *at + OUTPUT_AFTER_END);
+                    tokio::select! {
+                        frame = self.stream.next() => frame,
+                        () = until(Some(record_at)), if self.unrecorded_pid.is_some() => {
+                            self.record_running().await;
+                            continue;
+                        }
+                        () = until(deadline), if exited.is_none() => continue,
+                        () = until(settled), if settled.is_some() => {
+                            let Some((exited, _)) = exited else { continue };
+                            return Outcome::Ended(exited);
+                        }
+                    }
+                }
+            };
+            match frame {
+                Ok(Body::Output(output)) => {
+                    if self.output(output, deadline).await.is_err() {
+                        return Outcome::Overdue;
+                    }
+                    self.acknowledge(&mut acknowledged, ACKNOWLEDGE_FROM);
+                }
+                Ok(Body::Exited(end)) => exited = Some((end, Instant::now())),
+                Ok(Body::Closed(_)) => match exited {
+                    Some((exited, _)) => return Outcome::Ended(exited),
+                    None => return Outcome::Lost,
+                },
+                Ok(Body::Failure(failure)) if failure.code == "taken-over" => {
+                    return Outcome::TakenOver;
+                }
+                Ok(Body::Failure(_)) => return Outcome::Lost,
+                Ok(_) => {}
+                Err(_) => {
+                    if let Some((exited, _)) = exited {
+                        return Outcome::Ended(exited);
+                    }
+                    reattached += 1;
+                    if reattached > MAX_REATTACH || self.reattach().await.is_err() {
+                        return Outcome::Lost;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Logs a piece of output and hands it on. Error: the deadline passed while the reader was slow.
+    async fn output(&mut self, output: v1::Output, deadline: Option<Instant>) -> Result<(), ()> {
+        let channel = match v1::Channel::try_from(output.channel) {
+            Ok(v1::Channel::Stdout) => Channel::Stdout,
+            Ok(v1::Channel::Stderr) => Channel::Stderr,
+            Ok(v1::Channel::Stdin) | Err(_) => return Ok(()),
+        };
+        let data = self.place.take(channel, output.offset, output.data);
+        let Some(events) = self.events.clone().filter(|_| !data.is_empty()) else { return Ok(()) };
+        let event = ProcessEvent::Output { channel, data };
+        let permit = match events.try_reserve() {
+            Ok(permit) => permit,
+            Err(mpsc::error::TrySendError::Closed(())) => {
+                self.events = None;
+                return Ok(());
+            }
+            Err(mpsc::error::TrySendError::Full(())) => loop {
+                tokio::select! {
+                    permit = events.reserve() => match permit {
+                        Ok(permit) => break permit,
+                        Err(_) => {
+                            self.events = None;
+                            return Ok(());
+                        }
+                    },
+                    () = until(deadline), if !self.stream.has_exited() => {
+                        if deadline.is_some_and(|deadline| self.is_overdue(deadline)) {
+                            return Err(());
+                        }
+                    }
+                }
+            },
+        };
+        permit.send(event);
+        Ok(())
+    }
+
+    /// Tells the agent what has been taken care of, where that is at least `least` bytes of a channel.
+    fn acknowledge(&self, acknowledged: &mut crate::log::Offsets, least: u64) {
+        let received = self.place.received();
+        for channel in Channel::ALL {
+            let end = received.get(channel);
+            if end - acknowledged.get(channel) >= least {
+                let number = match channel {
+                    Channel::Stdout => v1::Channel::Stdout,
+                    Channel::Stderr => v1::Channel::Stderr,
+                };
+                // A connection that has ended shows when the next frame is read.
+                let _ = self.stream.acknowledge(number as i32, end);
+                acknowledged.set(channel, end);
+            }
+        }
+    }
+
+    /// The end may have arrived and wait behind output that nobody reads: then nothing is overdue.
+    fn is_overdue(&self, deadline: Instant) -> bool {
+        Instant::now() >= deadline && !self.stream.has_exited()
+    }
+
+    async fn reattach(&mut self) -> crate::Result<()> {
+        let connection = self.live.connection(&self.inner).await?;
+        let received = self.place.received();
+        let stream = connection.request(Body::Attach(v1::Attach {
+            process: self.process.as_str().to_owned(),
+            stdout_offset: received.stdout,
+            stderr_offset: received.stderr,
+        }))?;
+        self.stream = Arc::new(stream);
+        self.control.replace_stream(Arc::clone(&self.stream));
+        Ok(())
+    }
+
+    async fn record_running(&mut self) {
+        let Some(pid) = self.unrecorded_pid.take() else { return };
+        if let Err(error) = self.inner.store.process_started(&self.process, pid).await {
+            tracing::warn!(%error, process = %self.process, "the start was not recorded");
+        }
+    }
+
+    async fn counted(&self, exited: &Exited, duration: Duration) -> Option<(Counters, Counters)> {
+        let well = exited.status == Some(v1::exited::Status::Code(0));
+        if well && duration < TOO_SHORT_FOR_LIMITS {
+            return None;
+        }
+        Some((self.baseline, self.live.counters().await?))
+    }
+
+    /// The kernel may have killed the agent together with the workload.
+    async fn reason_of_loss(&self) -> Reason {
+        match self.live.counters().await {
+            Some(after) if after.oom_kills > self.baseline.oom_kills => Reason::Oom,
+            _ => Reason::Lost,
+        }
+    }
+
+    async fn destroy_sandbox(&self) {
+        let reason = format!("its agent did not end process `{}` in time", self.process);
+        let end = End::Destroyed(Some(reason));
+        if let Err(error) = destroy(&self.inner, &self.live.id, end).await {
+            tracing::warn!(%error, sandbox = %self.live.id, "an overdue sandbox was not destroyed");
+        }
+    }
+
+    async fn finish(mut self, exit: Exit) {
+        point("exec.ended");
+        let (status, record) = (exit.stored_status(), exit.to_record());
+        if let Err(error) =
+            self.inner.store.process_ended(&self.process, status, Some(&record)).await
+        {
+            tracing::warn!(%error, process = %self.process, "the end was not recorded");
+        }
+        point("exec.ended.done");
+        let process = self.process.as_str().to_owned();
+        // Whoever waits to write learns that there is nobody to read.
+        self.stream.finish(&AgentError::Gone);
+        let _ = self.stream.connection().tell(Body::Forget(v1::Forget { process }));
+        self.place.leave();
+        if let Some(events) = self.events.take() {
+            let _ = events.send(ProcessEvent::Exited(exit)).await;
+        }
+    }
+}
+
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => sleep_until(deadline.into()).await,
+        None => std::future::pending().await,
+    }
+}

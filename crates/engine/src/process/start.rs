@@ -1,0 +1,251 @@
+//! Starting a process.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use belljar_codes::Code;
+use belljar_policy::{ProcessId, SandboxId};
+use belljar_protocol::v1::frame::Body;
+use belljar_protocol::v1::{self, start};
+use tokio::sync::mpsc;
+
+use super::place::Place;
+use super::pump::{HOST_GRACE, Pump};
+use super::{EVENTS, Process, ProcessControl, ProcessEvent};
+use crate::agent::{AgentError, Stream, environment_of, user_message};
+use crate::engine::Inner;
+use crate::fault::point;
+use crate::plan::check_path;
+use crate::store::{ProcessRecord, ProcessStatus};
+use crate::time::{duration_ms, now_ms};
+use crate::{Error, ExecRequest, Program, Result, Stdin, random};
+
+/// An agent that has neither started nor refused a process by then has a problem of its own.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// What is recorded of a command, for people.
+const MAX_SHOWN_COMMAND: usize = 4096;
+
+/// Starts a command in a sandbox; returns when it runs, or with the reason why it cannot.
+pub(crate) async fn start(
+    inner: &Arc<Inner>,
+    id: &SandboxId,
+    mut request: ExecRequest,
+) -> Result<Process> {
+    check(&request)?;
+    let live = inner.live(id).await?;
+    let connection = live.connection(inner).await?;
+    let (environment, stripped_environment) = std::mem::take(&mut request.environment).strip();
+    request.environment = environment;
+    let process = random::process_id();
+    let place = Place::new(inner, &process, request.keep_output)?;
+    let record = record(&process, id, &request);
+    if let Err(error) = inner.store.add_process(&record).await {
+        place.leave();
+        return Err(error);
+    }
+    point("exec.recorded");
+
+    let begun = Instant::now();
+    let started = async {
+        let stream = connection.request(Body::Start(message(&process, &request)))?;
+        point("exec.sent");
+        // The agent forks meanwhile; nothing can run into a limit before this is read.
+        let baseline = live.baseline().await;
+        let pid = started(&stream).await?;
+        Ok::<_, AgentError>((stream, baseline, pid))
+    };
+    let (stream, baseline, pid) = match started.await {
+        Ok(started) => started,
+        Err(error) => {
+            place.leave();
+            inner.store.process_ended(&process, ProcessStatus::Failed, None).await?;
+            if error.is_broken() {
+                inner.check_later(id);
+            }
+            let workdir = request.workdir.as_deref().map_or("".into(), |p| p.to_string_lossy());
+            return Err(error.for_start(&program_name(&request.program), &workdir));
+        }
+    };
+
+    let stream = Arc::new(stream);
+    let control = ProcessControl::new(process.clone(), Arc::clone(&stream));
+    let (sender, events) = mpsc::channel(EVENTS);
+    let started = ProcessEvent::Started { pid };
+    sender.try_send(started).expect("a new channel has room");
+    let pump = Pump {
+        inner: Arc::clone(inner),
+        live,
+        process: process.clone(),
+        stream,
+        control: control.clone(),
+        place,
+        events: Some(sender),
+        baseline,
+        begun,
+        deadline: request.timeout.map(|timeout| begun + timeout + HOST_GRACE),
+        unrecorded_pid: Some(pid),
+    };
+    tokio::spawn(pump.run());
+    Ok(Process {
+        id: process,
+        sandbox: id.clone(),
+        events,
+        control,
+        stripped_environment,
+        memory_cap: request.memory_cap,
+        logged: request.keep_output,
+    })
+}
+
+async fn started(stream: &Stream) -> Result<u32, AgentError> {
+    match tokio::time::timeout(START_TIMEOUT, stream.answer()).await {
+        Ok(Ok(Body::Started(started))) => Ok(started.pid),
+        Ok(Ok(_)) => Err(AgentError::breach("a process began with something else than its start")),
+        Ok(Err(error)) => Err(error),
+        Err(_) => Err(AgentError::breach("a process did not start in time")),
+    }
+}
+
+fn check(request: &ExecRequest) -> Result<()> {
+    let refuse = |message: &str| {
+        Err(Error::new(Code::InvalidArgument, message).with_remedy("name a program to run"))
+    };
+    let words: &[OsString] = match &request.program {
+        Program::Argv(argv) if argv.first().is_none_or(|program| program.is_empty()) => {
+            return refuse("the command is empty");
+        }
+        Program::Argv(argv) => argv,
+        Program::Shell(line) => std::slice::from_ref(line),
+    };
+    if words.iter().any(|word| word.as_bytes().contains(&0)) {
+        return refuse("the command contains a NUL byte");
+    }
+    if let Some(workdir) = &request.workdir {
+        check_path(workdir)?;
+    }
+    Ok(())
+}
+
+fn message(process: &ProcessId, request: &ExecRequest) -> v1::Start {
+    let mut environment = request.user.map(environment_of).unwrap_or_default();
+    if request.terminal.is_some() {
+        environment.insert("TERM".to_owned(), "xterm-256color".to_owned());
+    }
+    for (name, value) in request.environment.iter() {
+        environment.insert(name.to_owned(), value.to_owned());
+    }
+    let bytes = |word: &OsString| word.as_bytes().to_vec();
+    v1::Start {
+        process: process.as_str().to_owned(),
+        program: Some(match &request.program {
+            Program::Argv(argv) => {
+                start::Program::Argv(v1::Argv { args: argv.iter().map(bytes).collect() })
+            }
+            Program::Shell(line) => start::Program::ShellLine(bytes(line)),
+        }),
+        environment,
+        working_directory: request
+            .workdir
+            .as_ref()
+            .map(|path| path.as_os_str().as_bytes().to_vec())
+            .unwrap_or_default(),
+        user: request.user.map(user_message),
+        stdin: request.stdin == Stdin::Piped,
+        terminal: request
+            .terminal
+            .map(|(rows, columns)| v1::Terminal { rows: rows.into(), columns: columns.into() }),
+        // Zero would mean "none"; the shortest timeout is a millisecond.
+        timeout_ms: request.timeout.map_or(0, |timeout| duration_ms(timeout).max(1)),
+        grace_ms: 0,
+    }
+}
+
+fn record(process: &ProcessId, sandbox: &SandboxId, request: &ExecRequest) -> ProcessRecord {
+    ProcessRecord {
+        id: process.clone(),
+        sandbox: sandbox.clone(),
+        status: ProcessStatus::Starting,
+        command: shown_command(&request.program),
+        pid: None,
+        timeout_ms: request.timeout.map(duration_ms),
+        started_at: now_ms(),
+        finished_at: None,
+        exit: None,
+    }
+}
+
+fn shown_command(program: &Program) -> String {
+    let text = match program {
+        Program::Shell(line) => line.to_string_lossy().into_owned(),
+        Program::Argv(argv) => {
+            let words: Vec<_> = argv.iter().map(|word| quoted(word)).collect();
+            words.join(" ")
+        }
+    };
+    match text.char_indices().nth(MAX_SHOWN_COMMAND) {
+        Some((cut, _)) => format!("{}…", &text[..cut]),
+        None => text,
+    }
+}
+
+/// A word as one would type it.
+fn quoted(word: &OsStr) -> String {
+    let text = word.to_string_lossy();
+    let plain = |c: char| c.is_alphanumeric() || "-_./=:,@%+".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        text.into_owned()
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
+}
+
+fn program_name(program: &Program) -> String {
+    let name = match program {
+        Program::Argv(argv) => argv.first().map(OsString::as_os_str).unwrap_or_default(),
+        Program::Shell(_) => OsStr::new("/bin/sh"),
+    };
+    belljar_policy::shown(&name.to_string_lossy())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_shown_as_typed() {
+        let argv = |words: &[&str]| Program::Argv(words.iter().map(OsString::from).collect());
+        let check = |program: &Program, expected: &str| {
+            assert_eq!(shown_command(program), expected);
+        };
+        check(&argv(&["ls", "-la", "/tmp"]), "ls -la /tmp");
+        check(&argv(&["echo", "two words", "it's", ""]), r"echo 'two words' 'it'\''s' ''");
+        check(&Program::Shell("a | b".into()), "a | b");
+        let long = shown_command(&argv(&[&"x".repeat(10 << 20)]));
+        assert_eq!(long.chars().count(), MAX_SHOWN_COMMAND + 1);
+    }
+
+    #[test]
+    fn commands_that_are_none_are_refused() {
+        let code = |program: Program| check(&ExecRequest::new(program)).map_err(|e| e.code());
+        assert_eq!(code(Program::Argv(vec![])), Err(Code::InvalidArgument));
+        assert_eq!(code(Program::Argv(vec!["".into()])), Err(Code::InvalidArgument));
+        assert_eq!(code(Program::Argv(vec!["a\0b".into()])), Err(Code::InvalidArgument));
+        assert_eq!(code(Program::Shell("a\0b".into())), Err(Code::InvalidArgument));
+        assert_eq!(code(Program::Shell("".into())), Ok(()));
+        assert_eq!(code(Program::Argv(vec!["true".into()])), Ok(()));
+    }
+
+    #[test]
+    fn a_terminal_has_a_kind_unless_the_caller_says_another() {
+        let mut request = ExecRequest::new(Program::Shell("x".into()));
+        let id = random::process_id();
+        assert_eq!(message(&id, &request).environment.get("TERM"), None);
+        request.terminal = Some((24, 80));
+        assert_eq!(message(&id, &request).environment["TERM"], "xterm-256color");
+        request.environment = belljar_policy::Environment::parse(["TERM=dumb"]).unwrap();
+        assert_eq!(message(&id, &request).environment["TERM"], "dumb");
+    }
+}

@@ -1,0 +1,150 @@
+//! What callers ask for. Plain data; everything in it was parsed by `belljar-policy`.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use belljar_backend::{Backend, IsolationClass};
+use belljar_policy::{
+    Environment, Family, Limits, MountSpec, NetworkPolicy, Programs, SandboxName, TemplateSpec,
+    UserSpec, WorkspaceMode,
+};
+
+/// How long a sandbox may go unused before it ends by itself.
+pub const DEFAULT_IDLE_TIMEOUT: Duration = Duration::from_secs(1800);
+
+/// Output kept in memory per stream by [`crate::Process::wait`].
+pub const DEFAULT_MEMORY_CAP: usize = 1 << 20;
+
+/// What an engine works with.
+pub struct EngineOptions {
+    pub state_dir: PathBuf,
+    /// In the order in which `auto` prefers them. `auto` never chooses `local`.
+    pub backends: Vec<Arc<dyn Backend>>,
+    /// The caller's home directory: what must not be mounted is looked for below it too.
+    pub home: Option<PathBuf>,
+}
+
+impl EngineOptions {
+    #[must_use]
+    pub fn new(state_dir: impl Into<PathBuf>, backends: Vec<Arc<dyn Backend>>) -> Self {
+        Self { state_dir: state_dir.into(), backends, home: None }
+    }
+}
+
+/// Which wall.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum BackendChoice {
+    /// The first that works and isolates.
+    #[default]
+    Auto,
+    Named(String),
+}
+
+/// The workspace directory of a sandbox.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkspaceRequest {
+    /// Possibly relative to the caller's working directory.
+    pub path: PathBuf,
+    pub mode: WorkspaceMode,
+}
+
+/// A sandbox to be created.
+#[derive(Clone, Debug, Default)]
+pub struct CreateRequest {
+    pub name: Option<SandboxName>,
+    pub template: TemplateSpec,
+    /// What the caller found in the command's words, with the reason. Without it, manifests in the workspace speak.
+    pub family_hint: Option<(Family, String)>,
+    pub backend: BackendChoice,
+    pub isolation_floor: Option<IsolationClass>,
+    /// The caller said that no isolation is fine; needed for `local`.
+    pub waive_isolation: bool,
+    pub network: NetworkPolicy,
+    pub limits: Limits,
+    /// Accept weaker mechanisms for limits that were asked for.
+    pub best_effort: bool,
+    pub workspace: Option<WorkspaceRequest>,
+    pub mounts: Vec<MountSpec>,
+    pub environment: Environment,
+    pub user: UserSpec,
+    pub workdir: Option<PathBuf>,
+    pub writable: bool,
+    pub programs: Option<Programs>,
+    /// `None`: [`DEFAULT_IDLE_TIMEOUT`]. Zero: never.
+    pub idle_timeout: Option<Duration>,
+    pub hard_limit: Option<Duration>,
+    /// Shell lines that run once in a sandbox's life.
+    pub ensure: Vec<String>,
+    pub labels: BTreeMap<String, String>,
+    /// How long commands may run, for explanations; each command carries its own.
+    pub timeout: Option<Duration>,
+}
+
+/// Which sandbox a run wants.
+#[derive(Clone, Debug)]
+pub enum SessionRequest {
+    /// The one that earlier runs of the same shape used, or a new one.
+    Automatic(CreateRequest),
+    /// The one of that name, or a new one.
+    Named(CreateRequest),
+    /// An id or name that exists.
+    Existing(String),
+    /// A new one that ends with the run.
+    Ephemeral(CreateRequest),
+}
+
+/// What to run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Program {
+    Argv(Vec<OsString>),
+    /// A line for `/bin/sh`.
+    Shell(OsString),
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stdin {
+    #[default]
+    Null,
+    /// Written with [`crate::ProcessControl::write_stdin`].
+    Piped,
+}
+
+/// A command to be run in a sandbox.
+#[derive(Clone, Debug)]
+pub struct ExecRequest {
+    pub program: Program,
+    /// Added to, and winning over, the sandbox's own.
+    pub environment: Environment,
+    /// `None`: the sandbox's own.
+    pub workdir: Option<PathBuf>,
+    /// `None`: the sandbox's own.
+    pub user: Option<UserSpec>,
+    pub stdin: Stdin,
+    /// Rows and columns; a terminal is made where this is given.
+    pub terminal: Option<(u16, u16)>,
+    pub timeout: Option<Duration>,
+    /// Bytes that [`crate::Process::wait`] keeps per stream.
+    pub memory_cap: usize,
+    /// Keep all output in the process log, beyond the end of the process.
+    pub keep_output: bool,
+}
+
+impl ExecRequest {
+    #[must_use]
+    pub fn new(program: Program) -> Self {
+        Self {
+            program,
+            environment: Environment::default(),
+            workdir: None,
+            user: None,
+            stdin: Stdin::Null,
+            terminal: None,
+            timeout: None,
+            memory_cap: DEFAULT_MEMORY_CAP,
+            keep_output: true,
+        }
+    }
+}

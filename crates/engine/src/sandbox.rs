@@ -1,0 +1,219 @@
+//! Sandboxes as callers see them.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use belljar_backend::{Enforcement, IsolationClass};
+use belljar_policy::{Family, SandboxId, UserSpec, WorkspaceMode};
+
+use crate::store::{Details, EnforcementRecord, SandboxRecord, State, WorkspaceRecord};
+use crate::time::from_ms;
+
+/// Where a sandbox is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SandboxState {
+    Creating,
+    Ready,
+    Paused,
+    Destroying,
+    Destroyed,
+    Failed,
+}
+
+impl SandboxState {
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        self.stored().as_str()
+    }
+
+    const fn stored(self) -> State {
+        match self {
+            Self::Creating => State::Creating,
+            Self::Ready => State::Ready,
+            Self::Paused => State::Paused,
+            Self::Destroying => State::Destroying,
+            Self::Destroyed => State::Destroyed,
+            Self::Failed => State::Failed,
+        }
+    }
+}
+
+impl From<State> for SandboxState {
+    fn from(state: State) -> Self {
+        match state {
+            State::Creating => Self::Creating,
+            State::Ready => Self::Ready,
+            State::Paused => Self::Paused,
+            State::Destroying => Self::Destroying,
+            State::Destroyed => Self::Destroyed,
+            State::Failed => Self::Failed,
+        }
+    }
+}
+
+/// A sandbox as it is recorded.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sandbox {
+    pub id: SandboxId,
+    pub name: Option<String>,
+    pub template: String,
+    pub family: Option<Family>,
+    pub backend: String,
+    pub state: SandboxState,
+    /// Why it failed, or ended by itself.
+    pub failure: Option<String>,
+    pub created_at: SystemTime,
+    /// When it ends by itself unless it is used again.
+    pub expires_at: Option<SystemTime>,
+    pub isolation: Isolation,
+    /// Every rule with what enforces it.
+    pub enforcement: Vec<Enforcement>,
+    pub labels: BTreeMap<String, String>,
+    pub workspace: Option<Workspace>,
+    pub user: UserSpec,
+    /// Ends with the run that made it.
+    pub ephemeral: bool,
+    /// Names of environment variables that were refused at creation.
+    pub stripped_environment: Vec<String>,
+}
+
+/// The wall in one line each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Isolation {
+    pub backend: String,
+    pub class: IsolationClass,
+    pub network_mode: String,
+    /// What enforces the network mode.
+    pub network_enforcement: String,
+    pub writable_paths: Vec<String>,
+    pub timeout_secs: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Workspace {
+    pub path: PathBuf,
+    pub mode: WorkspaceMode,
+}
+
+impl From<SandboxRecord> for Sandbox {
+    fn from(record: SandboxRecord) -> Self {
+        let expires_at = expires_at_ms(&record).map(from_ms);
+        let details = record.details;
+        Self {
+            id: record.id,
+            name: record.name,
+            state: record.state.into(),
+            failure: record.failure,
+            created_at: from_ms(record.created_at),
+            expires_at,
+            isolation: isolation_of(&record.backend, &details),
+            enforcement: details.enforcement.iter().map(Enforcement::from).collect(),
+            template: details.template,
+            family: details.family.as_deref().and_then(family_of),
+            backend: record.backend,
+            labels: details.labels,
+            workspace: details.workspace.as_ref().map(Workspace::from),
+            user: details.user.parse().unwrap_or_default(),
+            ephemeral: record.ephemeral,
+            stripped_environment: details.stripped_environment,
+        }
+    }
+}
+
+impl From<&EnforcementRecord> for Enforcement {
+    fn from(record: &EnforcementRecord) -> Self {
+        Self {
+            subject: record.subject,
+            rule: record.rule.clone(),
+            mechanism: record.mechanism.clone(),
+            full: record.full,
+        }
+    }
+}
+
+impl From<&Enforcement> for EnforcementRecord {
+    fn from(enforcement: &Enforcement) -> Self {
+        Self {
+            subject: enforcement.subject,
+            rule: enforcement.rule.clone(),
+            mechanism: enforcement.mechanism.clone(),
+            full: enforcement.full,
+        }
+    }
+}
+
+impl From<&WorkspaceRecord> for Workspace {
+    fn from(record: &WorkspaceRecord) -> Self {
+        let mode = [WorkspaceMode::Bind, WorkspaceMode::BindReadOnly, WorkspaceMode::Overlay]
+            .into_iter()
+            .find(|mode| mode.as_str() == record.mode)
+            .unwrap_or(WorkspaceMode::BindReadOnly);
+        Self { path: OsString::from_vec(record.path.clone()).into(), mode }
+    }
+}
+
+/// When the earlier of both clocks runs out.
+pub(crate) fn expires_at_ms(record: &SandboxRecord) -> Option<i64> {
+    let after = |start: i64, limit: Option<u64>| {
+        limit.map(|limit| start.saturating_add(i64::try_from(limit).unwrap_or(i64::MAX)))
+    };
+    let idle = after(record.used_at, record.idle_ms);
+    let hard = after(record.created_at, record.hard_ms);
+    [idle, hard].into_iter().flatten().min()
+}
+
+fn isolation_of(backend: &str, details: &Details) -> Isolation {
+    Isolation {
+        backend: backend.to_owned(),
+        class: class_of(&details.class),
+        network_mode: details.network_mode.clone(),
+        network_enforcement: details.network_enforcement.clone(),
+        writable_paths: details.writable_paths.clone(),
+        timeout_secs: details.timeout_secs,
+    }
+}
+
+/// An unknown word promises nothing.
+fn class_of(word: &str) -> IsolationClass {
+    use IsolationClass::{Kernel, Namespace, None, Vm, Wasm};
+    let classes = [None, Namespace, Kernel, Vm, Wasm];
+    classes.into_iter().find(|class| class.as_str() == word).unwrap_or(None)
+}
+
+fn family_of(word: &str) -> Option<Family> {
+    use Family::{Base, Go, Node, Python, Rust};
+    [Python, Node, Go, Rust, Base].into_iter().find(|family| family.as_str() == word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_earlier_clock_counts() {
+        let mut record = SandboxRecord {
+            id: SandboxId::parse("n001abcdefgh").unwrap(),
+            name: None,
+            backend: "fake".to_owned(),
+            state: State::Ready,
+            ephemeral: false,
+            created_at: 1000,
+            used_at: 5000,
+            idle_ms: Some(100),
+            hard_ms: Some(10_000),
+            failure: None,
+            details: Details::default(),
+        };
+        assert_eq!(expires_at_ms(&record), Some(5100));
+        record.hard_ms = Some(2000);
+        assert_eq!(expires_at_ms(&record), Some(3000));
+        record.idle_ms = Some(u64::MAX);
+        record.hard_ms = None;
+        assert_eq!(expires_at_ms(&record), Some(i64::MAX));
+        record.idle_ms = None;
+        assert_eq!(expires_at_ms(&record), None);
+    }
+}

@@ -1,0 +1,220 @@
+//! The sandbox of a run: an automatic one that is used again, a named one, one that exists, or one of its own.
+
+use std::sync::Arc;
+
+use belljar_codes::Code;
+use belljar_policy::SandboxName;
+
+use crate::create::{Life, create};
+use crate::destroy::{destroy, release};
+use crate::engine::Inner;
+use crate::ensure::ensure;
+use crate::lock::FileLock;
+use crate::plan::Plan;
+use crate::recovery::settle;
+use crate::store::{End, SandboxRecord, State};
+use crate::{CreateRequest, Error, Result, Sandbox, SessionRequest};
+
+/// How often a name may turn out to belong to a sandbox that ends at that moment.
+const ATTEMPTS: usize = 8;
+
+/// A sandbox that a run may use, for as long as this value lives.
+pub struct Session {
+    pub sandbox: Sandbox,
+    /// Made for this run, now.
+    pub created: bool,
+    /// The automatic session was busy, so this is a fresh sandbox beside it.
+    pub overflow: bool,
+    pub name: Option<String>,
+    /// Names of environment variables of the request that were refused. Where the sandbox existed before, the request's
+    /// environment is not in it: give variables to the command.
+    pub stripped_environment: Vec<String>,
+    /// The sandbox ends with this session. [`Session::end`] does that and waits; dropping the session leaves it to the
+    /// background. Destroying it through the engine is fine too.
+    pub destroy_after: bool,
+    inner: Arc<Inner>,
+    /// Says that the automatic session is busy.
+    busy: Option<FileLock>,
+    /// Says that the maker of an ephemeral sandbox is alive.
+    owner: Option<FileLock>,
+}
+
+impl Session {
+    /// Ends the session: an ephemeral or overflow sandbox is destroyed, an automatic one is free for the next run.
+    pub async fn end(mut self) -> Result<()> {
+        if std::mem::take(&mut self.destroy_after) {
+            destroy(&self.inner, &self.sandbox.id, End::Destroyed(None)).await?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if let Some(a) = self.busy.take() {
+            release(a)
+        }
+        if !self.destroy_after {
+            return;
+        }
+        let (inner, id, owner) =
+            (Arc::clone(&self.inner), self.sandbox.id.clone(), self.owner.take());
+        // Without a runtime nobody can wait; the next process that opens the state directory sees that the owner is
+        // gone.
+        if tokio::runtime::Handle::try_current().is_ok() {
+            self.inner.background.spawn(async move {
+                if let Err(error) = destroy(&inner, &id, End::Destroyed(None)).await {
+                    tracing::debug!(%error, sandbox = %id, "left for the next recovery");
+                }
+                drop(owner);
+            });
+        }
+    }
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session")
+            .field("sandbox", &self.sandbox.id)
+            .field("created", &self.created)
+            .field("overflow", &self.overflow)
+            .finish_non_exhaustive()
+    }
+}
+
+pub(crate) async fn session(inner: &Arc<Inner>, request: SessionRequest) -> Result<Session> {
+    match request {
+        SessionRequest::Existing(reference) => existing(inner, &reference).await,
+        SessionRequest::Ephemeral(request) => ephemeral(inner, &request).await,
+        SessionRequest::Named(request) => named(inner, request).await,
+        SessionRequest::Automatic(request) => automatic(inner, request).await,
+    }
+}
+
+async fn existing(inner: &Arc<Inner>, reference: &str) -> Result<Session> {
+    let record = inner.find(reference).await?;
+    let live = inner.live(&record.id).await?;
+    live.connection(inner).await?;
+    Ok(found(inner, record, Vec::new()))
+}
+
+async fn ephemeral(inner: &Arc<Inner>, request: &CreateRequest) -> Result<Session> {
+    let plan = Plan::new(inner, request).await?;
+    let stripped = plan.stripped_environment.clone();
+    let made = create(inner, request, plan, Life::Ephemeral).await?;
+    let mut session = found(inner, made.record, stripped);
+    session.created = true;
+    session.destroy_after = true;
+    session.owner = made.owner;
+    ensure(inner, &session.sandbox.id, &request.ensure).await?;
+    Ok(session)
+}
+
+async fn automatic(inner: &Arc<Inner>, mut request: CreateRequest) -> Result<Session> {
+    let plan = Plan::new(inner, &request).await?;
+    let name = format!("auto-{}", plan.shape);
+    let path = inner.directory.session_lock(&name);
+    let busy = FileLock::try_acquire(&path).map_err(|e| Error::state("lock", &path, e))?;
+    let Some(busy) = busy else {
+        request.name = None;
+        let mut session = ephemeral(inner, &request).await?;
+        session.overflow = true;
+        return Ok(session);
+    };
+    request.name = Some(SandboxName::parse(&name)?);
+    let mut session = named_with(inner, request, Some(plan)).await?;
+    session.busy = Some(busy);
+    Ok(session)
+}
+
+async fn named(inner: &Arc<Inner>, request: CreateRequest) -> Result<Session> {
+    named_with(inner, request, None).await
+}
+
+/// Gets the sandbox of the request's name, or makes it. `plan` is one that was made already.
+async fn named_with(
+    inner: &Arc<Inner>,
+    request: CreateRequest,
+    mut plan: Option<Plan>,
+) -> Result<Session> {
+    let Some(name) = request.name.clone() else {
+        return Err(Error::new(Code::InvalidArgument, "a named session needs a name"));
+    };
+    for _ in 0..ATTEMPTS {
+        if let Some(record) = inner.store.sandbox_named(name.as_str()).await? {
+            let Some(record) = usable(inner, record).await? else { continue };
+            let (_, stripped) = request.environment.clone().strip();
+            let session = found(inner, record, stripped);
+            ensure(inner, &session.sandbox.id, &request.ensure).await?;
+            return Ok(session);
+        }
+        let plan = match plan.take() {
+            Some(plan) => plan,
+            None => Plan::new(inner, &request).await?,
+        };
+        let stripped = plan.stripped_environment.clone();
+        match create(inner, &request, plan, Life::Lasting).await {
+            Ok(made) => {
+                let mut session = found(inner, made.record, stripped);
+                session.created = true;
+                ensure(inner, &session.sandbox.id, &request.ensure).await?;
+                return Ok(session);
+            }
+            // Somebody made it between our looking and our making.
+            Err(error) if error.code() == Code::SandboxExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(Error::new(
+        Code::SandboxNotReady,
+        format!("sandbox `{name}` is being created and destroyed by others all the time"),
+    ))
+}
+
+/// The sandbox if it can be used. `None`: it has ended, look again.
+async fn usable(inner: &Arc<Inner>, record: SandboxRecord) -> Result<Option<SandboxRecord>> {
+    let id = &record.id;
+    match record.state {
+        State::Ready => {
+            let connected = match inner.live(id).await {
+                Ok(live) => live.connection(inner).await.map(drop),
+                Err(error) => Err(error),
+            };
+            match connected {
+                Ok(()) => Ok(Some(record)),
+                Err(error) if error.code() == Code::SandboxGone => {
+                    let end = End::Destroyed(Some("its agent is gone".to_owned()));
+                    destroy(inner, id, end).await?;
+                    Ok(None)
+                }
+                Err(error) => Err(error),
+            }
+        }
+        State::Creating => {
+            inner.wait_for_transition(id).await?;
+            // Its maker may have died instead of finishing.
+            settle(inner, id).await?;
+            Ok(None)
+        }
+        State::Paused => {
+            Err(Error::new(Code::SandboxNotReady, format!("sandbox `{id}` is paused"))
+                .with_remedy("resume it first"))
+        }
+        State::Destroying | State::Destroyed | State::Failed => Ok(None),
+    }
+}
+
+fn found(inner: &Arc<Inner>, record: SandboxRecord, stripped: Vec<String>) -> Session {
+    let sandbox = Sandbox::from(record);
+    Session {
+        name: sandbox.name.clone(),
+        sandbox,
+        created: false,
+        overflow: false,
+        stripped_environment: stripped,
+        destroy_after: false,
+        inner: Arc::clone(inner),
+        busy: None,
+        owner: None,
+    }
+}

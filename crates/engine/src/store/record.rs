@@ -1,0 +1,158 @@
+//! The shapes in which state is kept. They change only together with the schema.
+
+use std::collections::BTreeMap;
+
+use belljar_policy::{ProcessId, SandboxId};
+use serde::{Deserialize, Serialize};
+
+/// A sandbox's state as stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Creating,
+    Ready,
+    Paused,
+    Destroying,
+    Destroyed,
+    Failed,
+}
+
+impl State {
+    pub(crate) const ALL: [Self; 6] = [
+        Self::Creating,
+        Self::Ready,
+        Self::Paused,
+        Self::Destroying,
+        Self::Destroyed,
+        Self::Failed,
+    ];
+
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Creating => "creating",
+            Self::Ready => "ready",
+            Self::Paused => "paused",
+            Self::Destroying => "destroying",
+            Self::Destroyed => "destroyed",
+            Self::Failed => "failed",
+        }
+    }
+
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.as_str() == text)
+    }
+}
+
+/// One sandbox. Times are milliseconds since 1970.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct SandboxRecord {
+    pub(crate) id: SandboxId,
+    pub(crate) name: Option<String>,
+    pub(crate) backend: String,
+    pub(crate) state: State,
+    /// Ends with the process that made it, which holds its owner lock.
+    pub(crate) ephemeral: bool,
+    pub(crate) created_at: i64,
+    pub(crate) used_at: i64,
+    pub(crate) idle_ms: Option<u64>,
+    pub(crate) hard_ms: Option<u64>,
+    pub(crate) failure: Option<String>,
+    pub(crate) details: Details,
+}
+
+/// What is known about a sandbox and never searched for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Details {
+    pub(crate) template: String,
+    pub(crate) family: Option<String>,
+    pub(crate) class: String,
+    pub(crate) network_mode: String,
+    pub(crate) network_enforcement: String,
+    pub(crate) writable_paths: Vec<String>,
+    pub(crate) timeout_secs: u64,
+    pub(crate) enforcement: Vec<EnforcementRecord>,
+    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) workspace: Option<WorkspaceRecord>,
+    pub(crate) user: String,
+    /// Everything that decides whether a later request means the same sandbox, hashed.
+    pub(crate) shape: String,
+    pub(crate) stripped_environment: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct EnforcementRecord {
+    pub(crate) subject: belljar_backend::Subject,
+    pub(crate) rule: String,
+    pub(crate) mechanism: String,
+    pub(crate) full: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct WorkspaceRecord {
+    /// Raw bytes: a path need not be UTF-8.
+    pub(crate) path: Vec<u8>,
+    pub(crate) mode: String,
+    /// The directory itself; the path may lead elsewhere by the time changes are applied.
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
+    /// When the layer was last empty: host files changed after this are in conflict with it.
+    pub(crate) layer_since: i64,
+}
+
+/// Where a process stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ProcessStatus {
+    Starting,
+    Running,
+    Succeeded,
+    Failed,
+    Cancelled,
+    Lost,
+}
+
+impl ProcessStatus {
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Starting, Self::Running, Self::Succeeded, Self::Failed, Self::Cancelled, Self::Lost];
+
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Running => "running",
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+            Self::Lost => "lost",
+        }
+    }
+
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|status| status.as_str() == text)
+    }
+}
+
+/// One process. Times are milliseconds since 1970.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ProcessRecord {
+    pub(crate) id: ProcessId,
+    pub(crate) sandbox: SandboxId,
+    pub(crate) status: ProcessStatus,
+    /// For people.
+    pub(crate) command: String,
+    pub(crate) pid: Option<u32>,
+    pub(crate) timeout_ms: Option<u64>,
+    pub(crate) started_at: i64,
+    pub(crate) finished_at: Option<i64>,
+    pub(crate) exit: Option<ExitRecord>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ExitRecord {
+    pub(crate) code: Option<i32>,
+    pub(crate) signal: Option<i32>,
+    pub(crate) reason: String,
+    pub(crate) limits_hit: Vec<String>,
+    pub(crate) duration_us: u64,
+    pub(crate) user_us: u64,
+    pub(crate) system_us: u64,
+    pub(crate) peak_rss_bytes: u64,
+}

@@ -1,0 +1,150 @@
+//! The schema of the SQLite store and the way from each older version to the newest.
+//!
+//! `user_version` says which migrations a file has had. A file from a newer program is refused, never touched.
+
+use belljar_codes::Code;
+use rusqlite::{Connection, TransactionBehavior};
+
+use crate::{Error, Result};
+
+/// Each entry brings the schema from version `index` to `index + 1`. Entries are only added.
+const MIGRATIONS: &[&str] = &["
+    CREATE TABLE meta (
+        key     TEXT PRIMARY KEY,
+        value   TEXT NOT NULL
+    ) WITHOUT ROWID;
+
+    CREATE TABLE sandboxes (
+        id          TEXT PRIMARY KEY,
+        name        TEXT,
+        backend     TEXT NOT NULL,
+        state       TEXT NOT NULL,
+        ephemeral   INTEGER NOT NULL,
+        created_at  INTEGER NOT NULL,
+        used_at     INTEGER NOT NULL,
+        ended_at    INTEGER,
+        idle_ms     INTEGER,
+        hard_ms     INTEGER,
+        failure     TEXT,
+        details     TEXT NOT NULL
+    ) WITHOUT ROWID;
+    CREATE UNIQUE INDEX sandbox_names ON sandboxes (name)
+        WHERE name IS NOT NULL AND state IN ('creating', 'ready', 'paused');
+    CREATE INDEX live_sandboxes ON sandboxes (state, ephemeral)
+        WHERE state IN ('creating', 'ready', 'paused', 'destroying');
+    CREATE INDEX ended_sandboxes ON sandboxes (ended_at) WHERE ended_at IS NOT NULL;
+
+    CREATE TABLE journal (
+        sandbox TEXT NOT NULL,
+        seq     INTEGER NOT NULL,
+        step    TEXT NOT NULL,
+        at      INTEGER NOT NULL,
+        PRIMARY KEY (sandbox, seq)
+    ) WITHOUT ROWID;
+
+    CREATE TABLE ensured (
+        sandbox TEXT NOT NULL,
+        hash    TEXT NOT NULL,
+        PRIMARY KEY (sandbox, hash)
+    ) WITHOUT ROWID;
+
+    CREATE TABLE processes (
+        id          TEXT PRIMARY KEY,
+        sandbox     TEXT NOT NULL,
+        status      TEXT NOT NULL,
+        command     TEXT NOT NULL,
+        pid         INTEGER,
+        timeout_ms  INTEGER,
+        started_at  INTEGER NOT NULL,
+        finished_at INTEGER,
+        exit        TEXT
+    ) WITHOUT ROWID;
+    CREATE INDEX processes_of ON processes (sandbox, started_at);
+    CREATE INDEX running_processes ON processes (status)
+        WHERE status IN ('starting', 'running');
+    CREATE INDEX ended_processes ON processes (finished_at) WHERE finished_at IS NOT NULL;
+"];
+
+/// Brings the file to the newest schema, once, however many processes open it at the same time.
+pub(super) fn migrate(connection: &mut Connection) -> Result<()> {
+    apply(connection, MIGRATIONS)
+}
+
+fn apply(connection: &mut Connection, migrations: &[&str]) -> Result<()> {
+    let failed = |source| {
+        Error::new(Code::StateFailed, "bring the state to this version's schema")
+            .with_source(source)
+    };
+    // The common case: nothing to do, and no write lock taken to find out.
+    if version(connection).map_err(failed)? == migrations.len() {
+        return Ok(());
+    }
+    let transaction =
+        connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
+    let found = version(&transaction).map_err(failed)?;
+    if found > migrations.len() {
+        let known = migrations.len();
+        return Err(Error::new(
+            Code::StateTooNew,
+            format!("the state has schema {found}, this version knows {known}"),
+        )
+        .with_remedy("use the newer version of Belljar, or another BELLJAR_STATE_DIR"));
+    }
+    for migration in &migrations[found..] {
+        transaction.execute_batch(migration).map_err(failed)?;
+    }
+    transaction.pragma_update(None, "user_version", stored(migrations.len())).map_err(failed)?;
+    transaction.commit().map_err(failed)
+}
+
+fn version(connection: &Connection) -> rusqlite::Result<usize> {
+    let version: i32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    // A negative number is nothing this program ever wrote: as good as too new.
+    Ok(usize::try_from(version).unwrap_or(usize::MAX))
+}
+
+fn stored(version: usize) -> i32 {
+    i32::try_from(version).expect("a handful of migrations")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn migrations_run_once_and_in_order() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        let first = ["CREATE TABLE a (x)"];
+        let both = ["CREATE TABLE a (x)", "ALTER TABLE a ADD COLUMN y"];
+        apply(&mut connection, &first).unwrap();
+        apply(&mut connection, &first).unwrap();
+        apply(&mut connection, &both).unwrap();
+        connection.execute("INSERT INTO a (x, y) VALUES (1, 2)", []).unwrap();
+        assert_eq!(version(&connection).unwrap(), 2);
+    }
+
+    #[test]
+    fn a_failed_migration_leaves_the_old_schema() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        apply(&mut connection, &["CREATE TABLE a (x)"]).unwrap();
+        let broken = ["CREATE TABLE a (x)", "CREATE TABLE b (x); CREATE TABLE a (x)"];
+        assert_eq!(apply(&mut connection, &broken).unwrap_err().code(), Code::StateFailed);
+        assert_eq!(version(&connection).unwrap(), 1);
+        assert!(connection.prepare("SELECT x FROM b").is_err());
+    }
+
+    #[test]
+    fn newer_state_is_refused_untouched() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        connection.pragma_update(None, "user_version", stored(MIGRATIONS.len() + 1)).unwrap();
+        assert_eq!(migrate(&mut connection).unwrap_err().code(), Code::StateTooNew);
+        assert!(connection.prepare("SELECT id FROM sandboxes").is_err());
+    }
+
+    #[test]
+    fn the_real_schema_applies() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        migrate(&mut connection).unwrap();
+        connection.prepare("SELECT id FROM sandboxes").unwrap();
+    }
+}

@@ -1,0 +1,167 @@
+//! The store's promises, on a real file.
+
+use super::*;
+
+fn store() -> (tempfile::TempDir, SqliteStore) {
+    let directory = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(&directory.path().join("belljar.db")).unwrap();
+    (directory, store)
+}
+
+fn record(store: &SqliteStore, name: Option<&str>) -> SandboxRecord {
+    SandboxRecord {
+        id: random::sandbox_id(store.node()).unwrap(),
+        name: name.map(str::to_owned),
+        backend: "fake".to_owned(),
+        state: State::Creating,
+        ephemeral: false,
+        created_at: 1,
+        used_at: 2,
+        idle_ms: Some(1_800_000),
+        hard_ms: None,
+        failure: None,
+        details: Details { template: "host".to_owned(), ..Details::default() },
+    }
+}
+
+fn process(sandbox: &SandboxId) -> ProcessRecord {
+    ProcessRecord {
+        id: random::process_id(),
+        sandbox: sandbox.clone(),
+        status: ProcessStatus::Starting,
+        command: "true".to_owned(),
+        pid: None,
+        timeout_ms: Some(60_000),
+        started_at: now_ms(),
+        finished_at: None,
+        exit: None,
+    }
+}
+
+#[tokio::test]
+async fn records_come_back_as_they_went_in() {
+    let (_directory, store) = store();
+    let record = record(&store, Some("web"));
+    store.reserve(&record).await.unwrap();
+    assert_eq!(store.sandbox(&record.id).await.unwrap().unwrap(), record);
+    assert_eq!(store.sandbox_named("web").await.unwrap().unwrap(), record);
+    assert!(record.id.as_str().starts_with(store.node()));
+
+    let process = process(&record.id);
+    store.add_process(&process).await.unwrap();
+    assert_eq!(store.process(&process.id).await.unwrap().unwrap(), process);
+    assert_eq!(store.processes(Some(&record.id)).await.unwrap(), std::slice::from_ref(&process));
+    assert_eq!(store.processes(None).await.unwrap(), [process]);
+}
+
+#[tokio::test]
+async fn a_name_belongs_to_one_live_sandbox() {
+    let (_directory, store) = store();
+    let first = record(&store, Some("web"));
+    let second = record(&store, Some("web"));
+    store.reserve(&first).await.unwrap();
+    assert_eq!(store.reserve(&second).await.unwrap_err().code(), Code::SandboxExists);
+    assert_eq!(store.sandbox(&second.id).await.unwrap(), None);
+
+    store.transition(&first.id, Step::Stopping, State::Destroying).await.unwrap();
+    store.reserve(&second).await.unwrap();
+    assert_eq!(store.sandbox_named("web").await.unwrap().unwrap().id, second.id);
+}
+
+#[tokio::test]
+async fn the_end_of_a_sandbox_ends_what_belongs_to_it() {
+    let (_directory, store) = store();
+    let record = record(&store, Some("web"));
+    store.reserve(&record).await.unwrap();
+    store.journal(&record.id, Step::Starting).await.unwrap();
+    assert_eq!(store.steps(&record.id).await.unwrap(), ["reserved", "starting"]);
+    store.mark_ensured(&record.id, "abc").await.unwrap();
+    assert!(store.is_ensured(&record.id, "abc").await.unwrap());
+    let process = process(&record.id);
+    store.add_process(&process).await.unwrap();
+
+    store.end(&record.id, &End::Failed("no luck".to_owned())).await.unwrap();
+    let ended = store.sandbox(&record.id).await.unwrap().unwrap();
+    assert_eq!((ended.state, ended.failure.as_deref()), (State::Failed, Some("no luck")));
+    assert_eq!(store.sandbox_named("web").await.unwrap(), None);
+    assert_eq!(store.steps(&record.id).await.unwrap(), Vec::<String>::new());
+    assert!(!store.is_ensured(&record.id, "abc").await.unwrap());
+    let lost = store.process(&process.id).await.unwrap().unwrap();
+    assert_eq!(lost.status, ProcessStatus::Lost);
+    assert_eq!(store.sandboxes(Which::Live).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn an_end_is_recorded_once() {
+    let (_directory, store) = store();
+    let record = record(&store, None);
+    store.reserve(&record).await.unwrap();
+    let process = process(&record.id);
+    store.add_process(&process).await.unwrap();
+    store.process_started(&process.id, 7).await.unwrap();
+    store.process_ended(&process.id, ProcessStatus::Succeeded, None).await.unwrap();
+    store.process_ended(&process.id, ProcessStatus::Lost, None).await.unwrap();
+    let found = store.process(&process.id).await.unwrap().unwrap();
+    assert_eq!((found.status, found.pid), (ProcessStatus::Succeeded, Some(7)));
+    assert_eq!(store.unfinished_processes().await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn which_finds_its_kind() {
+    let (_directory, store) = store();
+    let mut creating = record(&store, None);
+    creating.ephemeral = true;
+    let ready = record(&store, None);
+    store.reserve(&creating).await.unwrap();
+    store.reserve(&ready).await.unwrap();
+    store.transition(&ready.id, Step::Ready, State::Ready).await.unwrap();
+    let ids = |which| {
+        let store = &store;
+        async move {
+            let mut ids: Vec<_> =
+                store.sandboxes(which).await.unwrap().into_iter().map(|r| r.id).collect();
+            ids.sort();
+            ids
+        }
+    };
+    let mut both = vec![creating.id.clone(), ready.id.clone()];
+    both.sort();
+    assert_eq!(ids(Which::Live).await, both);
+    assert_eq!(ids(Which::Unfinished).await, [creating.id.clone()]);
+    assert_eq!(ids(Which::Ephemeral).await, [creating.id]);
+}
+
+#[tokio::test]
+async fn old_records_are_forgotten() {
+    let (_directory, store) = store();
+    let ended = record(&store, None);
+    let live = record(&store, None);
+    let process = process(&ended.id);
+    store.reserve(&ended).await.unwrap();
+    store.reserve(&live).await.unwrap();
+    store.add_process(&process).await.unwrap();
+    store.end(&ended.id, &End::Destroyed(None)).await.unwrap();
+    assert_eq!(store.prune(0).await.unwrap(), []);
+    assert_eq!(store.prune(now_ms() + 1).await.unwrap(), [process.id]);
+    assert_eq!(store.sandbox(&ended.id).await.unwrap(), None);
+    assert!(store.sandbox(&live.id).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn turns_are_shared_between_processes() {
+    let (directory, first) = store();
+    let second = SqliteStore::open(&directory.path().join("belljar.db")).unwrap();
+    assert_eq!(first.node(), second.node());
+    assert!(first.claim_turn("sweep", 60_000).await.unwrap());
+    assert!(!second.claim_turn("sweep", 60_000).await.unwrap());
+    assert!(second.claim_turn("sweep", 0).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_database_that_is_none_is_an_error_with_a_code() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("belljar.db");
+    std::fs::write(&path, "this is not a database, not even nearly one".repeat(100)).unwrap();
+    let error = SqliteStore::open(&path).err().unwrap();
+    assert_eq!(error.code(), Code::StateFailed);
+}

@@ -1,0 +1,132 @@
+//! Dying at every fault point, for real, and finding everything in order afterwards.
+//!
+//! A child process (this same binary) runs one life of a sandbox with `BELLJAR_FAULT` set and kills itself there. The
+//! parent then opens the same state directory, as the next command would.
+
+mod support;
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::Command;
+
+use belljar_engine::{CreateRequest, SandboxState, SessionRequest, WorkspaceRequest, fault};
+use belljar_policy::{SandboxName, WorkspaceMode};
+use support::{FakeBackend, exec, open};
+
+const DIRECTORY: &str = "BELLJAR_TEST_DIRECTORY";
+const LIFE: &str = "BELLJAR_TEST_LIFE";
+
+/// Not a test by itself: what the child does.
+#[tokio::test]
+async fn child() {
+    let (Ok(directory), Ok(life)) = (std::env::var(DIRECTORY), std::env::var(LIFE)) else { return };
+    let directory = Path::new(&directory);
+    let backend = FakeBackend::new(&directory.join("objects"));
+    let engine = open(&directory.join("state"), &backend).await;
+    let request = CreateRequest {
+        workspace: Some(WorkspaceRequest {
+            path: directory.join("work"),
+            mode: WorkspaceMode::Overlay,
+        }),
+        ensure: vec!["echo once".to_owned()],
+        ..CreateRequest::default()
+    };
+    let session = match life.as_str() {
+        "ephemeral" => SessionRequest::Ephemeral(request),
+        "automatic" => SessionRequest::Automatic(request),
+        _ => {
+            let name = Some(SandboxName::parse("web").unwrap());
+            SessionRequest::Named(CreateRequest { name, ..request })
+        }
+    };
+    let session = engine.session(session).await.unwrap();
+    let id = session.sandbox.id.clone();
+    engine.exec(&id, exec(&["echo", "hello"])).await.unwrap().wait().await.unwrap();
+    engine.apply(id.as_str()).await.unwrap();
+    engine.destroy(id.as_str()).await.unwrap();
+}
+
+fn die_at(directory: &Path, life: &str, point: &str) {
+    let status = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "child", "--nocapture"])
+        .env(DIRECTORY, directory)
+        .env(LIFE, life)
+        .env(fault::VARIABLE, point)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&status.stderr);
+    assert_eq!(status.status.signal(), Some(9), "{life} did not die at {point}: {text}");
+}
+
+/// The fake's agents die with their process, as the sandboxes of a machine that lost power do.
+fn mark_dead(directory: &Path) {
+    for entry in std::fs::read_dir(directory.join("objects")).unwrap() {
+        let _ = std::fs::remove_file(entry.unwrap().path().join("alive"));
+    }
+}
+
+async fn check(life: &str, point: &str) {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::create_dir(directory.path().join("work")).unwrap();
+    die_at(directory.path(), life, point);
+
+    // The next command, whichever it is.
+    let backend = FakeBackend::new(&directory.path().join("objects"));
+    let engine = open(&directory.path().join("state"), &backend).await;
+    let sandboxes = engine.list().await.unwrap();
+    let is_usable = life != "ephemeral"
+        && fault::POINTS.iter().position(|name| *name == point)
+            >= fault::POINTS.iter().position(|name| *name == "create.ready")
+        && !point.starts_with("destroy.");
+    if is_usable {
+        assert_eq!(sandboxes.len(), 1, "{life} {point}");
+        assert_eq!(sandboxes[0].state, SandboxState::Ready, "{life} {point}");
+        assert_eq!(backend.objects(), [sandboxes[0].id.as_str()], "{life} {point}");
+        mark_dead(directory.path());
+        engine.list().await.unwrap();
+    } else {
+        assert_eq!(sandboxes, [], "{life} {point}");
+    }
+    assert_eq!(backend.objects(), Vec::<String>::new(), "{life} {point}");
+    assert_eq!(engine.leaks(false).await.unwrap().found, [], "{life} {point}");
+    for process in engine.processes(None).await.unwrap() {
+        assert!(process.finished_at.is_some(), "{life} {point}: {process:?}");
+    }
+    // Only what is meant to stay: the database, empty places, logs.
+    let left: Vec<_> = support::tree(&directory.path().join("state"))
+        .into_iter()
+        .filter(|path| !path.starts_with("belljar.db") && !path.starts_with("processes/"))
+        .collect();
+    assert_eq!(
+        left,
+        ["processes", "sandboxes", "sessions", "templates", "trash"],
+        "{life} {point}"
+    );
+
+    // And the name is free again.
+    let name = Some(SandboxName::parse("web").unwrap());
+    let request = CreateRequest { name, ..CreateRequest::default() };
+    let session = engine.session(SessionRequest::Named(request)).await.unwrap();
+    assert!(session.created, "{life} {point}");
+}
+
+#[tokio::test]
+async fn a_named_life_survives_death_everywhere() {
+    for point in fault::POINTS {
+        check("named", point).await;
+    }
+}
+
+#[tokio::test]
+async fn an_ephemeral_life_survives_death_everywhere() {
+    for point in fault::POINTS {
+        check("ephemeral", point).await;
+    }
+}
+
+#[tokio::test]
+async fn an_automatic_life_survives_death_everywhere() {
+    for point in fault::POINTS {
+        check("automatic", point).await;
+    }
+}

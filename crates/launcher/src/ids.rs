@@ -1,0 +1,52 @@
+//! Ranges of user ids, one per sandbox.
+//!
+//! A range is taken by making a link named after it, which the kernel does for exactly one of several askers.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use rustix::fs::{AtFlags, renameat, symlinkat, unlinkat};
+use rustix::io::Errno;
+
+/// Ids per range: what images and distributions expect to exist.
+pub(crate) const RANGE: u32 = 65536;
+/// Where ranges start: above what distributions, containers and systemd hand out, below the sign bit that some
+/// programs trip over.
+const FIRST: u32 = 0x7000_0000;
+/// Up to the range that systemd keeps for foreign images.
+const COUNT: u32 = (0x7FFE_0000 - FIRST) / RANGE;
+
+/// The agent's own user inside a sandbox; no workload runs as it.
+pub(crate) const AGENT: u32 = 65533;
+
+/// The host's id for `inside` in a range.
+pub(crate) fn outside(range: u32, inside: u32) -> u32 {
+    FIRST + range * RANGE + inside
+}
+
+/// Takes a free range for `owner`. The choice starts at a place that depends on the name, so that installations which know
+/// nothing of each other rarely meet.
+pub(crate) fn take(directory: BorrowedFd<'_>, owner: &str) -> io::Result<u32> {
+    let start = owner.bytes().fold(0u32, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte.into()));
+    for step in 0..COUNT {
+        let range = start.wrapping_add(step) % COUNT;
+        match symlinkat(owner, directory, range.to_string()) {
+            Ok(()) => return Ok(range),
+            Err(Errno::EXIST) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Err(Errno::USERS.into())
+}
+
+/// Writes down that a range belongs to somebody else now.
+pub(crate) fn pass_on(directory: BorrowedFd<'_>, range: u32, owner: &str) -> io::Result<()> {
+    let scratch = format!("new-{range}");
+    let _ = unlinkat(directory, &scratch, AtFlags::empty());
+    symlinkat(owner, directory, &scratch)?;
+    Ok(renameat(directory, &scratch, directory, range.to_string())?)
+}
+
+pub(crate) fn give_back(directory: BorrowedFd<'_>, range: u32) {
+    let _ = unlinkat(directory, range.to_string(), AtFlags::empty());
+}

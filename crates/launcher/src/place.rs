@@ -1,0 +1,144 @@
+//! The files of sandboxes in the state directory.
+//!
+//! ```text
+//! sandboxes/<id>/agent.sock   the agent's listening socket
+//! sandboxes/<id>/process      "pid start-time", written before the agent may run
+//! sandboxes/<id>/range        the range of user ids, where there is one
+//! sandboxes/<id>/user         the workload's user and group inside
+//! ids/<range> -> <id>         ranges that are taken
+//! disks/                      empty disk images to copy; those in use have no name
+//! staging/                    a mount point, empty outside of starting sandboxes
+//! trash/                      what is being removed
+//! ```
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use belljar_sys::process::ProcessIdentity;
+use rustix::fs::{Mode, OFlags};
+
+use crate::failure::{Result, Stage};
+use crate::wire::Failure;
+
+/// The state directory, as the launcher uses it.
+pub(crate) struct Place {
+    pub(crate) path: PathBuf,
+    pub(crate) ids: OwnedFd,
+    sandboxes: OwnedFd,
+    /// Distinguishes this installation's objects from another's on the same host.
+    pub(crate) group: String,
+}
+
+impl Place {
+    pub(crate) fn open(path: PathBuf, directory: OwnedFd) -> Result<Self> {
+        for name in ["sandboxes", "ids", "disks", "staging", "trash"] {
+            match rustix::fs::mkdirat(&directory, name, Mode::from_raw_mode(0o700)) {
+                Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+                Err(errno) => return Err(Failure::new("state-directory", errno.raw_os_error())),
+            }
+        }
+        let stat = rustix::fs::fstat(&directory).stage("state-directory")?;
+        Ok(Self {
+            ids: open_directory(&directory, "ids").stage("state-directory")?,
+            sandboxes: open_directory(&directory, "sandboxes").stage("state-directory")?,
+            group: format!("belljar-{:x}-{:x}", stat.st_dev, stat.st_ino),
+            path,
+        })
+    }
+
+    /// Makes the directory of a new sandbox.
+    pub(crate) fn create(&self, id: &str) -> Result<()> {
+        check_id(id)?;
+        rustix::fs::mkdirat(&self.sandboxes, id, Mode::from_raw_mode(0o700)).stage("sandbox-directory")
+    }
+
+    pub(crate) fn open_sandbox(&self, id: &str) -> io::Result<OwnedFd> {
+        open_directory(&self.sandboxes, id)
+    }
+
+    /// The ids of all sandboxes that have a directory.
+    pub(crate) fn sandboxes(&self) -> Vec<String> {
+        names(&self.path.join("sandboxes"))
+    }
+
+    /// The ranges that are taken, and by whom.
+    pub(crate) fn ranges(&self) -> Vec<(u32, String)> {
+        let directory = self.path.join("ids");
+        let owner = |name: &String| {
+            fs::read_link(directory.join(name)).ok().map(|link| link.to_string_lossy().into_owned())
+        };
+        names(&directory)
+            .into_iter()
+            .filter_map(|name| Some((name.parse().ok()?, owner(&name)?)))
+            .collect()
+    }
+
+    /// Moves a sandbox's directory out of sight. Nothing there is fine.
+    pub(crate) fn discard(&self, id: &str) {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        let trash = self.path.join("trash").join(format!("{id}-{}-{}", now.tv_sec, now.tv_nsec));
+        if let Ok(sandbox) = self.open_sandbox(id)
+            && let Some(range) = read_range(&sandbox)
+        {
+            crate::ids::give_back(self.ids.as_fd(), range);
+        }
+        let _ = fs::rename(self.path.join("sandboxes").join(id), trash);
+    }
+
+    /// Removes one thing that was moved out of sight; false if there was none that can be removed.
+    pub(crate) fn empty_trash_once(&self) -> bool {
+        let trash = self.path.join("trash");
+        // A directory of sandbox files holds only what the launcher made; nothing in it is followed.
+        names(&trash).into_iter().any(|name| fs::remove_dir_all(trash.join(name)).is_ok())
+    }
+}
+
+/// Ids come from the other side: nothing but lower-case letters and digits ever becomes part of a path.
+pub(crate) fn check_id(id: &str) -> Result<()> {
+    let plain = id.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+    if plain && (1..=24).contains(&id.len()) {
+        Ok(())
+    } else {
+        Err(Failure::new("sandbox-id", rustix::io::Errno::INVAL.raw_os_error()))
+    }
+}
+
+pub(crate) fn read_process(sandbox: &OwnedFd) -> Option<ProcessIdentity> {
+    ProcessIdentity::from_text(&read(sandbox, "process")?)
+}
+
+pub(crate) fn read_range(sandbox: &OwnedFd) -> Option<u32> {
+    read(sandbox, "range")?.parse().ok()
+}
+
+pub(crate) fn read_user(sandbox: &OwnedFd) -> Option<(u32, u32)> {
+    let text = read(sandbox, "user")?;
+    let (uid, gid) = text.split_once(' ')?;
+    Some((uid.parse().ok()?, gid.parse().ok()?))
+}
+
+pub(crate) fn write(sandbox: &OwnedFd, name: &str, text: &str) -> io::Result<()> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(sandbox, name, flags, Mode::from_raw_mode(0o600))?;
+    rustix::io::write(&file, text.as_bytes())?;
+    Ok(())
+}
+
+fn read(sandbox: &OwnedFd, name: &str) -> Option<String> {
+    let file = rustix::fs::openat(sandbox, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let mut buffer = [0u8; 64];
+    let length = rustix::io::read(&file, &mut buffer[..]).ok()?;
+    Some(std::str::from_utf8(&buffer[..length]).ok()?.to_owned())
+}
+
+fn open_directory(at: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(rustix::fs::openat(at, name, flags, Mode::empty())?)
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
+    entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect()
+}

@@ -1,0 +1,280 @@
+//! The launcher's loop: one request at a time, children and removals in between.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use belljar_sys::cgroup::{Cgroups, Version};
+use belljar_sys::{child, identity, message, mount};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::disk::{self, Disks};
+use crate::failure::{Result, Stage};
+use crate::helper::{Helper, Helpers};
+use crate::place::Place;
+use crate::stop::Stopping;
+use crate::wire::{Answer, Ask, Facts, Failure, Reply, Request};
+
+/// The state of the launcher once it has been told where it works.
+pub(crate) struct Launcher {
+    pub(crate) place: Place,
+    pub(crate) facts: Facts,
+    pub(crate) cgroups: Cgroups,
+    pub(crate) disks: Disks,
+    pub(crate) helpers: Helpers,
+    pub(crate) agent: OwnedFd,
+    pub(crate) null: OwnedFd,
+    pub(crate) has_trash: bool,
+    /// Which file systems, by device number, support mounts with an id mapping.
+    id_mapping: RefCell<HashMap<u64, bool>>,
+}
+
+/// Runs the launcher on an inherited socket until the other side closes it and everything under way is finished.
+pub fn main(socket: i32) -> ExitCode {
+    // Out of the terminal's process group: Ctrl-C is for the command, not for us.
+    let _ = rustix::process::setsid();
+    let Ok(socket) = message::inherited(socket) else { return ExitCode::from(125) };
+    let mut server = Server { socket, launcher: None, starting: Vec::new(), stopping: Vec::new() };
+    while server.turn() {}
+    ExitCode::SUCCESS
+}
+
+struct Server {
+    socket: OwnedFd,
+    launcher: Option<Launcher>,
+    starting: Vec<(u64, String, Helper)>,
+    stopping: Vec<(u64, Stopping)>,
+}
+
+impl Server {
+    /// Waits for whatever comes first and handles it. False: nothing will come any more.
+    fn turn(&mut self) -> bool {
+        let idle_work = self
+            .launcher
+            .as_ref()
+            .is_some_and(|launcher| launcher.has_trash || launcher.helpers.wanting());
+        let mut watched = vec![PollFd::new(&self.socket, PollFlags::IN)];
+        watched.extend(
+            self.starting.iter().map(|(_, _, one)| PollFd::new(&one.socket, PollFlags::IN)),
+        );
+        watched.extend(self.stopping.iter().map(|(_, one)| PollFd::new(&one.pidfd, PollFlags::IN)));
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        match poll(&mut watched, idle_work.then_some(&at_once)) {
+            Ok(0) => {
+                self.use_idle_time();
+                return true;
+            }
+            Ok(_) => {}
+            Err(Errno::INTR) => return true,
+            Err(_) => return false,
+        }
+        let ready: Vec<bool> = watched.iter().map(|one| !one.revents().is_empty()).collect();
+        let (starting, stopping) = (self.starting.len(), self.stopping.len());
+        for index in (0..stopping).rev() {
+            if ready[1 + starting + index] {
+                let (serial, one) = self.stopping.swap_remove(index);
+                self.finish_stop(serial, &one);
+            }
+        }
+        for index in (0..starting).rev() {
+            if ready[1 + index] {
+                let (serial, id, one) = self.starting.swap_remove(index);
+                self.finish_start(serial, &id, one);
+            }
+        }
+        if ready[0] { self.receive() } else { true }
+    }
+
+    fn receive(&mut self) -> bool {
+        let mut buffer = vec![0; message::MAX_MESSAGE];
+        let (length, descriptors) = match message::receive(&self.socket, &mut buffer) {
+            Ok((0, _)) | Err(_) => {
+                self.drain();
+                return false;
+            }
+            Ok(received) => received,
+        };
+        let Ok(request) = postcard::from_bytes::<Request>(&buffer[..length]) else {
+            self.drain();
+            return false; // not from us: nothing sensible can follow
+        };
+        let serial = request.serial;
+        match self.handle(serial, request.ask, descriptors) {
+            Ok(Some(answer)) => self.answer(serial, answer),
+            Ok(None) => {} // answered when it is done
+            Err(failure) => self.answer(serial, Answer::Failed(failure)),
+        }
+        true
+    }
+
+    fn handle(&mut self, serial: u64, ask: Ask, descriptors: Vec<OwnedFd>) -> Result<Option<Answer>> {
+        if let Ask::Hello { state_directory } = ask {
+            let path = PathBuf::from(OsString::from_vec(state_directory));
+            let launcher = Launcher::open(path, descriptors)?;
+            let facts = launcher.facts.clone();
+            self.launcher = Some(launcher);
+            return Ok(Some(Answer::Facts(facts)));
+        }
+        let launcher = self
+            .launcher
+            .as_mut()
+            .ok_or_else(|| Failure::new("hello-first", Errno::PROTO.raw_os_error()))?;
+        match ask {
+            Ask::Hello { .. } => unreachable!("handled above"),
+            Ask::Start(start) => {
+                // Fails if the id is taken, and then there is nothing of ours to undo.
+                launcher.place.create(&start.id)?;
+                match launcher.dispatch(&start, &descriptors) {
+                    Ok(helper) => self.starting.push((serial, start.id, helper)),
+                    Err(failure) => {
+                        undo(launcher, &start.id);
+                        return Err(failure);
+                    }
+                }
+                Ok(None)
+            }
+            Ask::Stop { id } => match launcher.kill(&id)? {
+                Some(stopping) => {
+                    self.stopping.push((serial, stopping));
+                    Ok(None)
+                }
+                None => launcher.remove(&id).map(|()| Some(Answer::Done)),
+            },
+            Ask::Counters { id } => Ok(Some(Answer::Counters(launcher.counters(&id)?))),
+            Ask::ResetLayer { id } => launcher.reset_layer(&id).map(|()| Some(Answer::Done)),
+            Ask::Find => Ok(Some(Answer::Found(launcher.find()))),
+        }
+    }
+
+    fn finish_start(&mut self, serial: u64, id: &str, helper: Helper) {
+        let Some(launcher) = &mut self.launcher else { return };
+        let answer = match launcher.collect(helper) {
+            Ok(()) => Answer::Started,
+            Err(failure) => {
+                undo(launcher, id);
+                Answer::Failed(failure)
+            }
+        };
+        self.answer(serial, answer);
+    }
+
+    /// Nobody waits for anything: the time to remove files and to prepare for the next start.
+    fn use_idle_time(&mut self) {
+        let Some(launcher) = &mut self.launcher else { return };
+        if launcher.has_trash {
+            launcher.has_trash = launcher.place.empty_trash_once();
+        } else if launcher.prepare_helper().is_err() {
+            // Without a reserve every start makes its own helper and reports why it cannot.
+            launcher.helpers.give_up();
+        }
+    }
+
+    fn finish_stop(&mut self, serial: u64, one: &Stopping) {
+        let Some(launcher) = &mut self.launcher else { return };
+        let answer = match launcher.finish(one) {
+            Ok(()) => Answer::Done,
+            Err(failure) => Answer::Failed(failure),
+        };
+        self.answer(serial, answer);
+    }
+
+    /// Nobody asks any more: finishes what was begun, so that nothing is left behind.
+    fn drain(&mut self) {
+        let Some(launcher) = &mut self.launcher else { return };
+        // Whoever asked for these is gone, and nobody else knows them.
+        for (_, id, helper) in std::mem::take(&mut self.starting) {
+            launcher.dismiss(helper);
+            undo(launcher, &id);
+        }
+        launcher.dismiss_all();
+        for (serial, one) in std::mem::take(&mut self.stopping) {
+            wait_for(&one.pidfd);
+            self.finish_stop(serial, &one);
+        }
+        if let Some(launcher) = &mut self.launcher {
+            while launcher.place.empty_trash_once() {}
+        }
+    }
+
+    fn answer(&self, serial: u64, answer: Answer) {
+        let reply = postcard::to_stdvec(&Reply { serial, answer }).unwrap_or_default();
+        // An asker that is gone does not wait for the answer.
+        let _ = message::send(&self.socket, &reply, &[]);
+    }
+}
+
+/// Removes a sandbox that did not come to be. What cannot be removed now is found by the next recovery.
+fn undo(launcher: &mut Launcher, id: &str) {
+    if let Ok(Some(stopping)) = launcher.kill(id) {
+        wait_for(&stopping.pidfd);
+        let _ = launcher.finish(&stopping);
+    } else {
+        let _ = launcher.remove(id);
+    }
+}
+
+fn wait_for(pidfd: &OwnedFd) {
+    while let Err(Errno::INTR) = poll(&mut [PollFd::new(pidfd, PollFlags::IN)], None) {}
+}
+
+impl Launcher {
+    fn open(path: PathBuf, descriptors: Vec<OwnedFd>) -> Result<Self> {
+        let missing = || Failure::new("hello", Errno::BADF.raw_os_error());
+        let mut descriptors = descriptors.into_iter();
+        let directory = descriptors.next().ok_or_else(missing)?;
+        let agent = child::keep_clear(descriptors.next().ok_or_else(missing)?).stage("hello")?;
+        let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+            .stage("hello")?;
+        let privileged = identity::is_privileged();
+        let cgroups = Cgroups::detect(Path::new("/"), privileged);
+        let facts = facts(privileged, &cgroups);
+        let place = Place::open(path, directory)?;
+        let launcher = Self {
+            place,
+            facts,
+            cgroups,
+            disks: Disks::default(),
+            helpers: Helpers::default(),
+            agent,
+            null: child::keep_clear(null).stage("hello")?,
+            has_trash: true, // of one that was killed
+            id_mapping: RefCell::default(),
+        };
+        launcher.sweep_cells();
+        Ok(launcher)
+    }
+
+    /// Whether the file system behind `source` supports mounts with an id mapping.
+    pub(crate) fn maps_ids(&self, source: &OwnedFd, namespace: &OwnedFd) -> bool {
+        let Ok((device, _)) = mount::file_identity(source) else { return false };
+        *self
+            .id_mapping
+            .borrow_mut()
+            .entry(device)
+            .or_insert_with(|| mount::supports_id_mapping(source.as_fd(), namespace.as_fd()))
+    }
+}
+
+fn facts(privileged: bool, cgroups: &Cgroups) -> Facts {
+    let version = |branch: &Option<belljar_sys::cgroup::Branch>| {
+        branch.as_ref().map(|branch| match branch.version {
+            Version::V1 => "cgroup v1".to_owned(),
+            Version::V2 => "cgroup v2".to_owned(),
+        })
+    };
+    Facts {
+        privileged,
+        memory: version(&cgroups.memory),
+        cpu: version(&cgroups.cpu),
+        pids: version(&cgroups.pids),
+        group_kill: cgroups.unified.is_some(),
+        disk_image: privileged && disk::available(),
+        cpus: std::thread::available_parallelism().map_or(1, |count| count.get() as u32),
+    }
+}

@@ -1,0 +1,162 @@
+//! Starting a sandbox: everything the launcher itself makes, in the order in which it is undone backwards.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use belljar_sys::child::{self, Child, CloneOptions};
+use belljar_sys::process::ProcessIdentity;
+use belljar_sys::user_namespace::{self, Mapping, Setgroups};
+use belljar_sys::{cgroup, mount};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
+
+use crate::failure::{Result, Stage};
+use crate::disk::Shape;
+use crate::helper::Cell;
+use crate::ids::{self, AGENT};
+use crate::place;
+use crate::plan::{self, CLONE_NEWNET, CLONE_NEWUSER, NAMESPACES, Prepared};
+use crate::serve::Launcher;
+use crate::wire::{Failure, Start};
+
+/// How many connections to an agent may wait to be accepted.
+const BACKLOG: i32 = 64;
+
+impl Launcher {
+    /// Runs in a helper that sits in its cell's cgroups and network namespace; the sandbox's first process inherits
+    /// both. On error the launcher stops the sandbox, which removes whatever had
+    /// been made.
+    pub(crate) fn start(&mut self, start: &Start, descriptors: &[OwnedFd], cell: Cell) -> Result<()> {
+        let directory = self.place.open_sandbox(&start.id).stage("sandbox-directory")?;
+        let listener = listen_in(&directory).and_then(child::keep_clear).stage("agent-socket")?;
+        place::write(&directory, "user", &format!("{} {}", start.uid, start.gid))
+            .stage("sandbox-directory")?;
+        if let Some((range, _)) = &cell.range {
+            place::write(&directory, "range", &range.to_string()).stage("id-range")?;
+            ids::pass_on(self.place.ids.as_fd(), *range, &start.id).stage("id-range")?;
+        }
+        let range = cell.range;
+
+        let limits = cgroup::Limits {
+            memory_bytes: start.memory_bytes,
+            cpu_millis: start.cpu_millis,
+            pids: start.pids,
+        };
+        let group = self.cgroups.group(&self.place.group, &start.id);
+        group.adopt(&cell.name, &limits).stage("cgroup")?;
+        if let Some((range, _)) = &range {
+            let agent = ids::outside(*range, AGENT);
+            group.delegate(agent, agent).stage("cgroup-delegate")?;
+        }
+        let unified = group
+            .open_unified()
+            .and_then(|unified| unified.map(child::keep_clear).transpose())
+            .stage("cgroup")?;
+
+        let disk = match (&range, Shape::of(start)) {
+            (Some((_, namespace)), Some(shape)) => Some(match cell.disk {
+                Some((prepared, disk)) if prepared == shape => disk,
+                _ => self.disks.make(&self.place.path, shape, namespace)?,
+            }),
+            _ => None,
+        };
+        let mount_maps = self.mount_maps(start, descriptors, range.as_ref().map(|(range, _)| *range))?;
+        let root_mapped = range.as_ref().is_some_and(|(_, namespace)| {
+            let mut trees = start.root.iter().chain(start.binds.iter().map(|bind| &bind.source));
+            trees.all(|tree| {
+                descriptors
+                    .get(tree.descriptor)
+                    .is_some_and(|source| self.maps_ids(source, namespace))
+            })
+        });
+
+        let built = plan::build(start, &Prepared {
+            staging: &self.place.path.join("staging"),
+            descriptors,
+            range: range.as_ref().map(|(range, namespace)| (*range, namespace)),
+            mount_maps: &mount_maps,
+            disk: disk.as_ref(),
+            listener: &listener,
+            cgroup: unified.as_ref(),
+            agent: &self.agent,
+            null: &self.null,
+            root_mapped,
+        })?;
+        let options = CloneOptions {
+            namespaces: match range {
+                // The helper's own network namespace is inherited.
+                Some(_) => NAMESPACES & !CLONE_NEWNET,
+                // A namespace is owned by the user namespace it is made in, so all are made together.
+                None => NAMESPACES | CLONE_NEWUSER as u64,
+            },
+            cgroup: unified.as_ref().map(std::os::fd::AsRawFd::as_raw_fd),
+            sibling: true,
+        };
+        let child = built.plan.spawn(&options).stage("clone")?;
+        self.release(start, &directory, &child)?;
+        match child::read_report(&child.report).stage("report")? {
+            None => Ok(()),
+            Some(failed) => Err(Failure::of_step(&built.plan, failed)),
+        }
+    }
+
+    /// What only the parent can do for the child, then lets it go on. The child is on record before it does anything
+    /// that outlives it.
+    fn release(&self, start: &Start, directory: &OwnedFd, child: &Child) -> Result<()> {
+        if !self.facts.privileged {
+            let users = Mapping { inside: start.uid, outside: rustix::process::getuid().as_raw(), count: 1 };
+            let groups = Mapping { inside: start.gid, outside: rustix::process::getgid().as_raw(), count: 1 };
+            user_namespace::write_maps(child.pid, users, groups, Setgroups::Denied)
+                .stage("user-namespace-map")?;
+            rustix::io::write(&child.go, b"m").stage("release")?;
+        }
+        let identity = ProcessIdentity::of(child.pid).stage("process-identity")?;
+        place::write(directory, "process", &identity.to_text()).stage("process-record")?;
+        rustix::io::write(&child.go, b"g").stage("release")?;
+        Ok(())
+    }
+
+    /// For each mount, a mapping by which its owner on the host is the workload inside.
+    fn mount_maps(
+        &self,
+        start: &Start,
+        descriptors: &[OwnedFd],
+        range: Option<u32>,
+    ) -> Result<Vec<Option<OwnedFd>>> {
+        let Some(range) = range else { return Ok(start.mounts.iter().map(|_| None).collect()) };
+        let mut maps = Vec::with_capacity(start.mounts.len());
+        for mount in &start.mounts {
+            let source = descriptors.get(mount.source.descriptor).ok_or_else(|| {
+                Failure::new("descriptor", rustix::io::Errno::BADF.raw_os_error())
+            })?;
+            let owner = rustix::fs::fstat(source).stage("stat")?;
+            let one = |host: u32, inside: u32| Mapping {
+                inside: host,
+                outside: ids::outside(range, inside),
+                count: 1,
+            };
+            let namespace =
+                user_namespace::create(one(owner.st_uid, start.uid), one(owner.st_gid, start.gid))
+                    .stage("user-namespace")?;
+            if !mount::supports_id_mapping(source.as_fd(), namespace.as_fd()) {
+                return Err(Failure {
+                    path: Some(mount.source.path.clone()),
+                    ..Failure::new("mount-id-mapping", rustix::io::Errno::NOTSUP.raw_os_error())
+                });
+            }
+            maps.push(Some(namespace));
+        }
+        Ok(maps)
+    }
+}
+
+/// Makes the agent's socket. It is bound here, on the host, so that no name for it exists inside.
+fn listen_in(directory: &OwnedFd) -> std::io::Result<OwnedFd> {
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    // Socket addresses are short and state directories may not be, so the address is relative. This process has one
+    // thread, and nothing else in it depends on the working directory.
+    rustix::process::fchdir(directory)?;
+    let bound = bind(&socket, &SocketAddrUnix::new("agent.sock")?);
+    rustix::process::chdir("/")?;
+    bound?;
+    listen(&socket, BACKLOG)?;
+    Ok(socket)
+}

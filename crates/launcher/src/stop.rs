@@ -1,0 +1,130 @@
+//! Ending and removing a sandbox, from whatever state it is in.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use belljar_sys::process;
+
+use crate::failure::Result;
+use crate::place::{self, check_id};
+use crate::serve::Launcher;
+use crate::wire::{Counters, Failure, Object};
+
+/// A sandbox that has been killed and is not gone yet.
+pub(crate) struct Stopping {
+    pub(crate) id: String,
+    /// Readable once the agent, and with it everything in its PID namespace, has ended.
+    pub(crate) pidfd: OwnedFd,
+}
+
+/// How often removal of a cgroup is tried again while the kernel still takes its last tasks apart.
+const REMOVE_ATTEMPTS: usize = 50;
+const REMOVE_PAUSE_MS: i64 = 2;
+
+impl Launcher {
+    /// Kills. `None`: there is nothing to wait for.
+    pub(crate) fn kill(&self, id: &str) -> Result<Option<Stopping>> {
+        check_id(id)?;
+        let recorded = self
+            .place
+            .open_sandbox(id)
+            .ok()
+            .and_then(|sandbox| place::read_process(&sandbox))
+            .and_then(|identity| identity.open());
+        let Some(pidfd) = recorded else {
+            // A child that died before it was on record, or never was one.
+            self.cgroups.group(&self.place.group, id).kill();
+            return Ok(None);
+        };
+        process::kill(&pidfd).map_err(|error| {
+            Failure::new("kill", error.raw_os_error().unwrap_or(0))
+        })?;
+        Ok(Some(Stopping { id: id.to_owned(), pidfd }))
+    }
+
+    /// Removes what is left of a sandbox whose processes have ended.
+    pub(crate) fn remove(&mut self, id: &str) -> Result<()> {
+        let group = self.cgroups.group(&self.place.group, id);
+        let mut removed = group.remove();
+        for _ in 0..REMOVE_ATTEMPTS {
+            if removed.is_ok() {
+                break;
+            }
+            group.kill();
+            let pause = rustix::time::Timespec { tv_sec: 0, tv_nsec: REMOVE_PAUSE_MS * 1_000_000 };
+            let _ = rustix::thread::nanosleep(&pause);
+            removed = group.remove();
+        }
+        removed.map_err(|error| {
+            Failure::new("cgroup-remove", error.raw_os_error().unwrap_or(0))
+        })?;
+        self.place.discard(id);
+        self.has_trash = true;
+        Ok(())
+    }
+
+    pub(crate) fn finish(&mut self, stopping: &Stopping) -> Result<()> {
+        process::reap(stopping.pidfd.as_fd());
+        self.remove(&stopping.id)
+    }
+
+    pub(crate) fn counters(&self, id: &str) -> Result<Counters> {
+        check_id(id)?;
+        let counted = self.cgroups.group(&self.place.group, id).counters();
+        let free = self
+            .place
+            .open_sandbox(id)
+            .ok()
+            .and_then(|sandbox| place::read_process(&sandbox))
+            .and_then(|identity| crate::disk::free_space(identity.pid));
+        Ok(Counters {
+            oom_kills: counted.oom_kills,
+            pids_refused: counted.pids_refused,
+            memory_bytes: counted.memory_bytes,
+            memory_peak_bytes: counted.memory_peak_bytes,
+            cpu_us: counted.cpu_us,
+            pids: counted.pids,
+            disk_free_bytes: free.map(|(bytes, _)| bytes),
+            disk_free_inodes: free.map(|(_, inodes)| inodes),
+        })
+    }
+
+    /// Everything on this host that belongs to this installation.
+    pub(crate) fn find(&self) -> Vec<Object> {
+        let object = |kind: &str, name: String, id: Option<String>| Object {
+            kind: kind.to_owned(),
+            name,
+            id,
+        };
+        let mut found = Vec::new();
+        for id in self.place.sandboxes() {
+            let process = self
+                .place
+                .open_sandbox(&id)
+                .ok()
+                .and_then(|sandbox| place::read_process(&sandbox))
+                .filter(|identity| identity.open().is_some());
+            if let Some(identity) = process {
+                found.push(object("process", identity.pid.to_string(), Some(id.clone())));
+            }
+            found.push(object("directory", format!("sandboxes/{id}"), Some(id)));
+        }
+        for id in self.cgroups.groups(&self.place.group) {
+            if cell_is_alive(&id) {
+                continue;
+            }
+            found.push(object("cgroup", format!("{}/{id}", self.place.group), Some(id)));
+        }
+        for (range, id) in self.place.ranges() {
+            if cell_is_alive(&id) {
+                continue;
+            }
+            found.push(object("id-range", range.to_string(), Some(id)));
+        }
+        found
+    }
+}
+
+/// Cells of a launcher that is at work are its reserve, not something left over.
+fn cell_is_alive(name: &str) -> bool {
+    crate::helper::cell_launcher(name).is_some_and(|pid| std::path::Path::new("/proc").join(pid).exists())
+}

@@ -1,0 +1,159 @@
+//! What the unprivileged side asks and the launcher answers. Both are the same binary, so there are no versions.
+//!
+//! One message per packet; descriptors travel beside it and are named by their index. The launcher trusts none of
+//! it further than the asking process could act itself: sources are descriptors, ids and targets are checked.
+
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Request {
+    pub serial: u64,
+    pub ask: Ask,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Ask {
+    /// Descriptors: the state directory and the agent's program. Answered by `Facts`.
+    Hello { state_directory: Vec<u8> },
+    /// Answered by `Started` once the agent's program runs.
+    Start(Box<Start>),
+    /// Kills and removes; also what is half made or not there at all. Answered by `Done`.
+    Stop { id: String },
+    /// Answered by `Counters`.
+    Counters { id: String },
+    /// Gives the sandbox an empty workspace layer. Answered by `Done`.
+    ResetLayer { id: String },
+    /// Answered by `Found`: everything on this host that belongs to this installation.
+    Find,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Reply {
+    pub serial: u64,
+    pub answer: Answer,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Answer {
+    Facts(Facts),
+    Started,
+    Done,
+    Counters(Counters),
+    Found(Vec<Object>),
+    Failed(Failure),
+}
+
+/// What this launcher can do on this host.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Facts {
+    pub privileged: bool,
+    /// "cgroup v1", "cgroup v2" per controller, where there is one.
+    pub memory: Option<String>,
+    pub cpu: Option<String>,
+    pub pids: Option<String>,
+    /// Whole groups can be killed at once.
+    pub group_kill: bool,
+    /// Disks can be images of their own, with a size and a number of inodes.
+    pub disk_image: bool,
+    pub cpus: u32,
+}
+
+/// A host directory or file: the descriptor's index and, for a launcher that cannot clone mounts itself, its path.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Tree {
+    pub descriptor: usize,
+    pub path: Vec<u8>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Start {
+    pub id: String,
+    pub hostname: String,
+    pub uid: u32,
+    pub gid: u32,
+    /// The lowest layer comes last. The first holds the mount points.
+    pub root: Vec<Tree>,
+    pub writable_root: bool,
+    /// Read-only, in this order, beneath the root.
+    pub binds: Vec<Bind>,
+    pub mounts: Vec<Mount>,
+    pub memory_bytes: Option<u64>,
+    pub cpu_millis: Option<u32>,
+    pub pids: Option<u32>,
+    pub disk: Disk,
+    pub shared_memory_bytes: u64,
+    /// A place at which the agent can serve a socket to the inside.
+    pub service: bool,
+    /// CPUs to stay on, where no controller limits the share.
+    pub affinity: Option<u64>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Bind {
+    pub source: Tree,
+    /// Relative to the root.
+    pub target: Vec<u8>,
+    /// With a writable root this one gets a layer too.
+    pub layered: bool,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Mount {
+    pub source: Tree,
+    /// Relative to the root.
+    pub target: Vec<u8>,
+    pub kind: MountKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum MountKind {
+    ReadOnly,
+    ReadWrite,
+    /// Changes go to the sandbox's workspace layer.
+    Layer,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Disk {
+    pub bytes: u64,
+    pub inodes: u64,
+    pub kind: DiskKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DiskKind {
+    /// A file system of its own in a sparse file.
+    Image,
+    /// Memory; counts against the memory limit.
+    Memory,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counters {
+    pub oom_kills: u64,
+    pub pids_refused: u64,
+    pub memory_bytes: Option<u64>,
+    pub memory_peak_bytes: Option<u64>,
+    pub cpu_us: Option<u64>,
+    pub pids: Option<u32>,
+    pub disk_free_bytes: Option<u64>,
+    pub disk_free_inodes: Option<u64>,
+}
+
+/// Something on this host that belongs to a sandbox.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Object {
+    /// "process", "cgroup", "directory", "id-range".
+    pub kind: String,
+    pub name: String,
+    pub id: Option<String>,
+}
+
+/// A failure as structure, to be rendered where hints are made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{stage}: {}", std::io::Error::from_raw_os_error(*.errno))]
+pub struct Failure {
+    pub stage: String,
+    pub errno: i32,
+    pub path: Option<Vec<u8>>,
+}

@@ -1,0 +1,25 @@
+//! What a sandbox may do: types, parsing, validation, matching.
+//!
+//! Pure: no I/O, no processes, no knowledge of backends. Whatever a caller typed becomes one of these types or an
+//! [`Invalid`] that names the value, the reason and the remedy; code behind this crate never sees an unchecked string.
+
+#![forbid(unsafe_code)]
+
+pub mod environment;
+pub mod identity;
+mod invalid;
+pub mod limits;
+pub mod mounts;
+pub mod network;
+mod number;
+pub mod programs;
+pub mod template;
+
+pub use environment::Environment;
+pub use identity::{ProcessId, SandboxId, SandboxName, UserSpec};
+pub use invalid::{Invalid, shown};
+pub use limits::{Asked, Limits};
+pub use mounts::{Access, MountSpec, WorkspaceMode, WorkspaceSpec};
+pub use network::{HostPattern, NetworkMode, NetworkPolicy};
+pub use programs::Programs;
+pub use template::{Family, TemplateSpec};

@@ -1,0 +1,216 @@
+//! Names below which anybody can register a host.
+//!
+//! An allowlist entry for one of these would allow everybody's hosts, so it is refused. This is a short list of the
+//! well-known ones, not the public suffix list: it catches slips, while the wall is that nothing is allowed unless
+//! named. Every single-label name below `*` is refused without being listed.
+
+/// Suffixes of more than one label, and single labels that could be mistaken for a host.
+const PUBLIC_SUFFIXES: &[&str] = &[
+    // Single labels that make no sense as a host either.
+    "com",
+    "org",
+    "net",
+    "edu",
+    "gov",
+    "mil",
+    "int",
+    "io",
+    "dev",
+    "app",
+    "co",
+    "ai",
+    "me",
+    "info",
+    "biz",
+    "cloud",
+    "xyz",
+    "uk",
+    "de",
+    "fr",
+    "nl",
+    "eu",
+    "us",
+    "cn",
+    "jp",
+    "ru",
+    "br",
+    "in",
+    "au",
+    "ca",
+    "ch",
+    "it",
+    "es",
+    "se",
+    // Registries of countries.
+    "co.uk",
+    "org.uk",
+    "ac.uk",
+    "gov.uk",
+    "me.uk",
+    "ltd.uk",
+    "plc.uk",
+    "net.uk",
+    "com.au",
+    "net.au",
+    "org.au",
+    "edu.au",
+    "gov.au",
+    "id.au",
+    "co.nz",
+    "net.nz",
+    "org.nz",
+    "govt.nz",
+    "ac.nz",
+    "co.jp",
+    "ne.jp",
+    "or.jp",
+    "ac.jp",
+    "go.jp",
+    "ad.jp",
+    "com.br",
+    "net.br",
+    "org.br",
+    "gov.br",
+    "co.in",
+    "net.in",
+    "org.in",
+    "gov.in",
+    "ac.in",
+    "firm.in",
+    "gen.in",
+    "com.cn",
+    "net.cn",
+    "org.cn",
+    "gov.cn",
+    "edu.cn",
+    "ac.cn",
+    "co.kr",
+    "or.kr",
+    "ne.kr",
+    "go.kr",
+    "ac.kr",
+    "co.za",
+    "org.za",
+    "web.za",
+    "gov.za",
+    "ac.za",
+    "com.mx",
+    "org.mx",
+    "gob.mx",
+    "com.ar",
+    "com.tr",
+    "com.sg",
+    "com.hk",
+    "com.tw",
+    "com.my",
+    "com.ua",
+    "com.pl",
+    "co.il",
+    "org.il",
+    "ac.il",
+    "co.id",
+    "or.id",
+    "co.th",
+    "in.th",
+    "com.vn",
+    "com.ph",
+    "com.sa",
+    "com.eg",
+    "com.ng",
+    // Hosting where customers choose the label.
+    "github.io",
+    "githubusercontent.com",
+    "gitlab.io",
+    "pages.dev",
+    "workers.dev",
+    "r2.dev",
+    "vercel.app",
+    "now.sh",
+    "netlify.app",
+    "herokuapp.com",
+    "herokussl.com",
+    "fly.dev",
+    "onrender.com",
+    "railway.app",
+    "up.railway.app",
+    "web.app",
+    "firebaseapp.com",
+    "appspot.com",
+    "run.app",
+    "a.run.app",
+    "cloudfunctions.net",
+    "googleapis.com",
+    "googleusercontent.com",
+    "blogspot.com",
+    "amazonaws.com",
+    "s3.amazonaws.com",
+    "cloudfront.net",
+    "elasticbeanstalk.com",
+    "awsapprunner.com",
+    "azurewebsites.net",
+    "cloudapp.net",
+    "cloudapp.azure.com",
+    "blob.core.windows.net",
+    "azureedge.net",
+    "trafficmanager.net",
+    "azurestaticapps.net",
+    "digitaloceanspaces.com",
+    "ondigitalocean.app",
+    "ngrok.io",
+    "ngrok.app",
+    "ngrok-free.app",
+    "trycloudflare.com",
+    "loca.lt",
+    "serveo.net",
+    "repl.co",
+    "replit.app",
+    "replit.dev",
+    "glitch.me",
+    "surge.sh",
+    "deno.dev",
+    "hf.space",
+    "streamlit.app",
+    "pythonanywhere.com",
+    "readthedocs.io",
+    "wordpress.com",
+    "myshopify.com",
+    "duckdns.org",
+    "dyndns.org",
+    "no-ip.org",
+    "ddns.net",
+    "nip.io",
+    "sslip.io",
+    "xip.io",
+    "localtest.me",
+    "lvh.me",
+];
+
+/// Hosts on this list that are also ordinary hosts of their own: refused only below `*`.
+const HOSTS_TOO: &[&str] =
+    &["wordpress.com", "pythonanywhere.com", "readthedocs.io", "ngrok.io", "glitch.me"];
+
+/// Whether everybody's hosts are below `host`.
+pub(super) fn is_public(host: &str) -> bool {
+    PUBLIC_SUFFIXES.contains(&host)
+}
+
+/// Whether `host` cannot be meant as one host.
+pub(super) fn is_no_host(host: &str) -> bool {
+    is_public(host) && !HOSTS_TOO.contains(&host)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lists_agree() {
+        for host in HOSTS_TOO {
+            assert!(is_public(host), "{host}");
+        }
+        for (index, suffix) in PUBLIC_SUFFIXES.iter().enumerate() {
+            assert!(!PUBLIC_SUFFIXES[..index].contains(suffix), "{suffix} is there twice");
+            assert_eq!(*suffix, suffix.to_ascii_lowercase());
+        }
+    }
+}

@@ -1,0 +1,352 @@
+//! One group: a directory of the same name in each hierarchy that is used.
+
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use super::{Cgroups, Controller, Version};
+
+/// The period over which CPU time is shared out; the kernel's own default.
+const CPU_PERIOD_US: u64 = 100_000;
+
+/// What to limit; `None` leaves a controller alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    pub memory_bytes: Option<u64>,
+    pub cpu_millis: Option<u32>,
+    pub pids: Option<u32>,
+}
+
+/// What the kernel counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    pub oom_kills: u64,
+    pub pids_refused: u64,
+    pub memory_bytes: Option<u64>,
+    pub memory_peak_bytes: Option<u64>,
+    pub cpu_us: Option<u64>,
+    pub pids: Option<u32>,
+}
+
+/// A group by name. Making the value touches nothing; the directories may or may not exist.
+#[derive(Clone, Debug)]
+pub struct Group<'a> {
+    cgroups: &'a Cgroups,
+    parent: String,
+    name: String,
+}
+
+impl Cgroups {
+    /// The group `name` below our own directory `parent` at the top of each branch.
+    #[must_use]
+    pub fn group(&self, parent: &str, name: &str) -> Group<'_> {
+        Group { cgroups: self, parent: parent.to_owned(), name: name.to_owned() }
+    }
+
+    /// Names of all groups below `parent`, in any hierarchy.
+    #[must_use]
+    pub fn groups(&self, parent: &str) -> Vec<String> {
+        let mut names: Vec<String> = self
+            .bases()
+            .iter()
+            .filter_map(|(_, base)| fs::read_dir(base.join(parent)).ok())
+            .flatten()
+            .flatten()
+            .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+            .filter_map(|entry| entry.file_name().into_string().ok())
+            .collect();
+        names.sort();
+        names.dedup();
+        names
+    }
+}
+
+impl Group<'_> {
+    /// Makes the directories and sets the limits. On error the caller removes the group.
+    pub fn create(&self, limits: &Limits) -> io::Result<()> {
+        self.make_directories(None)?;
+        self.limit(limits)
+    }
+
+    /// Makes only the version 1 directories, without limits, to be given another name by [`Self::adopt`].
+    pub fn create_version_1(&self) -> io::Result<()> {
+        self.make_directories(Some(Version::V1))
+    }
+
+    /// Takes over the version 1 directories of another group, with whoever is in them, makes the version 2 ones and
+    /// sets the limits.
+    pub fn adopt(&self, other: &str, limits: &Limits) -> io::Result<()> {
+        for (version, base) in self.cgroups.bases() {
+            let parent = base.join(&self.parent);
+            if version == Version::V1 {
+                fs::rename(parent.join(other), parent.join(&self.name))?;
+            }
+        }
+        self.make_directories(Some(Version::V2))?;
+        self.limit(limits)
+    }
+
+    fn make_directories(&self, only: Option<Version>) -> io::Result<()> {
+        for (version, base) in self.cgroups.bases() {
+            if only.is_some_and(|only| only != version) {
+                continue;
+            }
+            let parent = base.join(&self.parent);
+            // Another process may remove the empty parent between our two steps.
+            for attempt in 0.. {
+                match fs::create_dir(&parent) {
+                    Ok(()) if version == Version::V2 => pass_controllers_on(&base, &parent),
+                    Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                    _ => {}
+                }
+                match fs::create_dir(parent.join(&self.name)) {
+                    Ok(()) => break,
+                    Err(error) if error.kind() == io::ErrorKind::NotFound && attempt < 10 => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn limit(&self, limits: &Limits) -> io::Result<()> {
+        if let Some(bytes) = limits.memory_bytes {
+            self.limit_memory(bytes)?;
+        }
+        if let Some(millis) = limits.cpu_millis {
+            let quota = u64::from(millis) * CPU_PERIOD_US / 1000;
+            match self.version(Controller::Cpu) {
+                Some(Version::V2) => {
+                    self.write(Controller::Cpu, "cpu.max", &format!("{quota} {CPU_PERIOD_US}"))?;
+                }
+                Some(Version::V1) => {
+                    self.write(Controller::Cpu, "cpu.cfs_quota_us", &quota.to_string())?;
+                }
+                None => return Err(io::ErrorKind::Unsupported.into()),
+            }
+        }
+        if let Some(pids) = limits.pids {
+            self.write(Controller::Pids, "pids.max", &pids.to_string())?;
+        }
+        Ok(())
+    }
+
+    fn limit_memory(&self, bytes: u64) -> io::Result<()> {
+        let bytes = bytes.to_string();
+        match self.version(Controller::Memory) {
+            Some(Version::V2) => {
+                self.write(Controller::Memory, "memory.max", &bytes)?;
+                // Absent where the kernel has no swap accounting, and then there is no swap to limit.
+                self.write_if_there(Controller::Memory, "memory.swap.max", "0")?;
+                self.write_if_there(Controller::Memory, "memory.oom.group", "0")
+            }
+            Some(Version::V1) => {
+                self.write(Controller::Memory, "memory.limit_in_bytes", &bytes)?;
+                self.write_if_there(Controller::Memory, "memory.memsw.limit_in_bytes", &bytes)?;
+                self.write_if_there(Controller::Memory, "memory.swappiness", "0")
+            }
+            None => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    /// Lets `uid` make groups below this one in the version 2 hierarchy and move its processes among them.
+    pub fn delegate(&self, uid: u32, gid: u32) -> io::Result<()> {
+        let Some(directory) = self.unified() else { return Ok(()) };
+        let owner = (Some(rustix::fs::Uid::from_raw(uid)), Some(rustix::fs::Gid::from_raw(gid)));
+        for path in [directory.clone(), directory.join("cgroup.procs")] {
+            rustix::fs::chown(&path, owner.0, owner.1)?;
+        }
+        Ok(())
+    }
+
+    /// The version 2 directory, for starting a process in it.
+    pub fn open_unified(&self) -> io::Result<Option<OwnedFd>> {
+        use rustix::fs::{Mode, OFlags, open};
+        let Some(directory) = self.unified() else { return Ok(None) };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Some(open(&directory, flags, Mode::empty())?))
+    }
+
+    /// Moves the calling thread into the version 1 directories; version 2 is entered at clone time.
+    ///
+    /// A thread that moves itself by way of `tasks` spares the kernel a lock over all processes, which can take it a
+    /// whole RCU grace period (milliseconds) to get.
+    pub fn enter_version_1(&self) -> io::Result<()> {
+        for (version, directory) in self.directories() {
+            if version == Version::V1 {
+                fs::write(directory.join("tasks"), "0")?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Kills every process in the group and below.
+    pub fn kill(&self) {
+        if let Some(unified) = self.unified()
+            && fs::write(unified.join("cgroup.kill"), "1").is_ok()
+        {
+            return;
+        }
+        for (_, directory) in self.directories() {
+            for pid in fs::read_to_string(directory.join("cgroup.procs")).unwrap_or_default().lines() {
+                if let Some(pid) = pid.parse().ok().and_then(rustix::process::Pid::from_raw) {
+                    let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+                }
+            }
+        }
+    }
+
+    /// Removes the directories, those below them, and the parent if this was its last group.
+    /// An error means that something is still alive inside.
+    pub fn remove(&self) -> io::Result<()> {
+        for (_, base) in self.cgroups.bases() {
+            let parent = base.join(&self.parent);
+            remove_tree(&parent.join(&self.name))?;
+            let _ = fs::remove_dir(&parent); // fails, rightly, while others are there
+        }
+        Ok(())
+    }
+
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        let (oom_file, usage_file, peak_file) = match self.version(Controller::Memory) {
+            Some(Version::V1) => {
+                ("memory.oom_control", "memory.usage_in_bytes", "memory.max_usage_in_bytes")
+            }
+            _ => ("memory.events", "memory.current", "memory.peak"),
+        };
+        let memory = |file: &str| self.read(Controller::Memory, file);
+        let pids = |file: &str| self.read(Controller::Pids, file);
+        let cpu = self.unified().and_then(|path| fs::read_to_string(path.join("cpu.stat")).ok());
+        Counters {
+            oom_kills: memory(oom_file).and_then(|text| keyed(&text, "oom_kill")).unwrap_or(0),
+            pids_refused: pids("pids.events").and_then(|text| keyed(&text, "max")).unwrap_or(0),
+            memory_bytes: memory(usage_file).and_then(|text| text.trim().parse().ok()),
+            memory_peak_bytes: memory(peak_file).and_then(|text| text.trim().parse().ok()),
+            cpu_us: cpu.and_then(|text| keyed(&text, "usage_usec")),
+            pids: pids("pids.current").and_then(|text| text.trim().parse().ok()),
+        }
+    }
+
+    fn version(&self, controller: Controller) -> Option<Version> {
+        self.cgroups.branch(controller).map(|branch| branch.version)
+    }
+
+    fn unified(&self) -> Option<PathBuf> {
+        self.cgroups.unified.as_ref().map(|base| base.join(&self.parent).join(&self.name))
+    }
+
+    fn directories(&self) -> impl Iterator<Item = (Version, PathBuf)> {
+        self.cgroups
+            .bases()
+            .into_iter()
+            .map(|(version, base)| (version, base.join(&self.parent).join(&self.name)))
+    }
+
+    fn file(&self, controller: Controller, file: &str) -> Option<PathBuf> {
+        let branch = self.cgroups.branch(controller)?;
+        Some(branch.base.join(&self.parent).join(&self.name).join(file))
+    }
+
+    fn write(&self, controller: Controller, file: &str, value: &str) -> io::Result<()> {
+        let path = self.file(controller, file).ok_or(io::ErrorKind::Unsupported)?;
+        fs::write(path, value)
+    }
+
+    fn write_if_there(&self, controller: Controller, file: &str, value: &str) -> io::Result<()> {
+        match self.write(controller, file, value) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => other,
+        }
+    }
+
+    fn read(&self, controller: Controller, file: &str) -> Option<String> {
+        fs::read_to_string(self.file(controller, file)?).ok()
+    }
+}
+
+fn pass_controllers_on(base: &Path, parent: &Path) {
+    let on = fs::read_to_string(base.join("cgroup.subtree_control")).unwrap_or_default();
+    for name in on.split_whitespace().filter(|name| ["memory", "cpu", "pids"].contains(name)) {
+        let _ = fs::write(parent.join("cgroup.subtree_control"), format!("+{name}"));
+    }
+}
+
+fn remove_tree(directory: &Path) -> io::Result<()> {
+    match fs::remove_dir(directory) {
+        Ok(()) => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(_) => {}
+    }
+    for entry in fs::read_dir(directory)?.flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            remove_tree(&entry.path())?;
+        }
+    }
+    fs::remove_dir(directory)
+}
+
+/// The value of a `key value` line.
+fn keyed(text: &str, key: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.trim().parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Branch;
+    use super::*;
+
+    /// A plain directory stands in for the kernel's: it takes the same writes and keeps them readable.
+    fn recorded_version_2() -> (tempfile::TempDir, Cgroups) {
+        let root = tempfile::tempdir().unwrap();
+        fs::write(root.path().join("cgroup.subtree_control"), "memory pids cpu").unwrap();
+        let branch = Some(Branch { version: Version::V2, base: root.path().to_owned() });
+        let cgroups = Cgroups {
+            memory: branch.clone(),
+            cpu: branch.clone(),
+            pids: branch,
+            unified: Some(root.path().to_owned()),
+        };
+        (root, cgroups)
+    }
+
+    #[test]
+    fn version_2_limits_go_to_the_version_2_files() {
+        let (root, cgroups) = recorded_version_2();
+        let group = cgroups.group("parent", "one");
+        let limits =
+            Limits { memory_bytes: Some(1 << 29), cpu_millis: Some(1500), pids: Some(256) };
+        group.create(&limits).unwrap();
+        let read = |file: &str| fs::read_to_string(root.path().join("parent/one").join(file)).unwrap();
+        assert_eq!(read("memory.max"), "536870912");
+        assert_eq!(read("cpu.max"), "150000 100000");
+        assert_eq!(read("pids.max"), "256");
+    }
+
+    #[test]
+    fn version_2_counters_are_read_from_events() {
+        let (root, cgroups) = recorded_version_2();
+        let group = cgroups.group("parent", "one");
+        group.create(&Limits::default()).unwrap();
+        let write = |file: &str, text: &str| {
+            fs::write(root.path().join("parent/one").join(file), text).unwrap();
+        };
+        write("memory.events", "low 0\nhigh 0\nmax 12\noom 3\noom_kill 2\noom_group_kill 0\n");
+        write("memory.current", "4096\n");
+        write("pids.events", "max 7\n");
+        write("cpu.stat", "usage_usec 99\nuser_usec 50\n");
+        let counters = group.counters();
+        assert_eq!((counters.oom_kills, counters.pids_refused), (2, 7));
+        assert_eq!((counters.memory_bytes, counters.cpu_us), (Some(4096), Some(99)));
+    }
+
+    #[test]
+    fn groups_are_listed_and_removal_of_nothing_succeeds() {
+        let (_root, cgroups) = recorded_version_2();
+        assert!(cgroups.group("parent", "never").remove().is_ok());
+        cgroups.group("parent", "one").create(&Limits::default()).unwrap();
+        cgroups.group("parent", "two").create(&Limits::default()).unwrap();
+        assert_eq!(cgroups.groups("parent"), ["one", "two"]);
+    }
+}

@@ -1,0 +1,643 @@
+//! A child process built from a list of steps.
+//!
+//! Everything between `clone` and `exec` is planned before the clone: a [`Plan`] holds every path, option and
+//! descriptor, and [`run`] executes it with system calls alone. It allocates nothing, takes no lock and touches no
+//! state of the parent, so it is sound in a copy of any process. The steps are the only vocabulary; what they are
+//! combined to is the caller's business.
+//!
+//! A step that fails ends the child after it has written `{step, errno}` to the report pipe; a successful `exec`
+//! closes the pipe. The parent keeps the plan, so it can say which step that was and what it was about.
+
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr;
+
+use crate::uapi;
+
+/// Where a mount object made by one step is kept for later ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot(pub u8);
+
+/// How many slots a plan may use.
+pub const SLOTS: usize = 16;
+
+/// What a mount is made from.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// A path in the child's mount namespace.
+    Path(CString),
+    /// A path that must still be the file with this device and inode number: the descriptor it was checked by
+    /// belongs to another mount namespace and cannot be cloned from here.
+    Checked { path: CString, device: u64, inode: u64 },
+}
+
+/// An option of a new file system.
+#[derive(Clone, Debug)]
+pub enum FsOption {
+    Flag(CString),
+    Text(CString, CString),
+}
+
+/// One system call, or a few that belong together.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// Waits for one byte from the parent; end of file means the parent is gone and so is the child.
+    Await,
+    /// Makes every mount private, so that nothing done here is seen outside.
+    MakePrivate,
+    /// Clones a mount into a slot, detached.
+    OpenTree { from: Source, recursive: bool, to: Slot },
+    /// Puts a descriptor of a detached mount, made by the parent, into a slot.
+    Adopt { descriptor: RawFd, to: Slot },
+    /// Sets attributes of the mount in a slot; with a user namespace, also its id mapping.
+    Attributes { slot: Slot, recursive: bool, set: u64, idmap: Option<RawFd> },
+    /// Makes a file system and mounts it, detached, into a slot.
+    NewFilesystem { kind: CString, options: Vec<FsOption>, attributes: u64, to: Slot },
+    /// Attaches the mount in a slot at a path of the host.
+    AttachAt { slot: Slot, path: CString },
+    /// Attaches the mount in a slot at a path beneath a directory; no link is followed on the way.
+    AttachBeneath { slot: Slot, root: Slot, path: CString },
+    /// Clones a path beneath a directory into a slot; no link is followed on the way.
+    CloneBeneath { root: Slot, path: CString, to: Slot },
+    /// Opens a directory, relative to the working directory, into a slot.
+    OpenDirectory { path: CString, to: Slot },
+    MakeDirectory { path: CString, mode: u32 },
+    Rename { from: CString, to: CString },
+    /// Acts on files as this user and group from here on, keeping every capability that is permitted.
+    FilesystemIds { uid: u32, gid: u32 },
+    /// Changes the working directory.
+    Enter { path: CString },
+    /// Makes the directory in a slot the root and lets go of the old one.
+    PivotRoot { slot: Slot },
+    /// Detaches whatever is mounted at a path.
+    Detach { path: CString },
+    Hostname { name: CString },
+    Unshare { flags: i32 },
+    JoinNamespace { descriptor: RawFd, kind: i32 },
+    /// Brings the loopback interface up.
+    LoopbackUp,
+    Affinity { mask: u64 },
+    Priority { nice: i32 },
+    Limit { resource: u32, soft: u64, hard: u64 },
+    /// Becomes this user and group, with no supplementary groups where that can be changed.
+    Become { uid: u32, gid: u32, groups: Groups },
+    /// Keeps exactly these capabilities, across `exec` too.
+    Capabilities { keep: u64 },
+    NoNewPrivileges,
+    NewSession,
+    /// Copies a descriptor to a number that survives `exec`.
+    Place { descriptor: RawFd, number: RawFd },
+    /// Runs the program behind a descriptor.
+    Exec { descriptor: RawFd, arguments: Strings, environment: Strings },
+}
+
+/// Whether supplementary groups can be dropped (not in a user namespace where `setgroups` is denied).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Groups {
+    Drop,
+    Keep,
+}
+
+/// Strings laid out as `exec` wants them.
+#[derive(Debug)]
+pub struct Strings {
+    owned: Vec<CString>,
+    pointers: Vec<*const libc::c_char>,
+}
+
+/// A planned child.
+#[derive(Debug, Default)]
+pub struct Plan {
+    pub steps: Vec<Step>,
+}
+
+/// Namespaces and placement of a new child.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CloneOptions {
+    /// `CLONE_NEW*` flags.
+    pub namespaces: u64,
+    /// A cgroup v2 directory to start in.
+    pub cgroup: Option<RawFd>,
+    /// The child becomes a child of the caller's own parent.
+    pub sibling: bool,
+}
+
+/// A child on its way through its plan.
+#[derive(Debug)]
+pub struct Child {
+    pub pid: i32,
+    pub pidfd: OwnedFd,
+    /// Reads `{step, errno}` on failure and end of file on success.
+    pub report: OwnedFd,
+    /// Write one byte to let [`Step::Await`] go on.
+    pub go: OwnedFd,
+}
+
+/// Which step failed and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failed {
+    pub step: usize,
+    pub errno: i32,
+}
+
+/// Descriptors that the child uses itself start here, out of the way of [`Step::Place`].
+const PRIVATE_DESCRIPTORS: RawFd = 100;
+
+impl Plan {
+    /// Clones the calling process and runs the plan in the copy.
+    pub fn spawn(&self, options: &CloneOptions) -> io::Result<Child> {
+        let (report_read, report_write) = pipe()?;
+        let (go_read, go_write) = pipe()?;
+        let report_write = lift(report_write)?;
+        let go_read = lift(go_read)?;
+        let mut pidfd: RawFd = -1;
+        let mut arguments = uapi::CloneArgs {
+            flags: options.namespaces | libc::CLONE_PIDFD as u64,
+            pidfd: ptr::from_mut(&mut pidfd) as u64,
+            exit_signal: libc::SIGCHLD as u64,
+            ..uapi::CloneArgs::default()
+        };
+        if options.sibling {
+            arguments.flags |= libc::CLONE_PARENT as u64;
+            arguments.exit_signal = 0; // the caller's own is taken
+        }
+        if let Some(cgroup) = options.cgroup {
+            arguments.flags |= uapi::CLONE_INTO_CGROUP;
+            arguments.cgroup = cgroup as u64;
+        }
+        // SAFETY: the structure is initialised, lives through the call and has the size that is passed. Without
+        // CLONE_VM the child gets a copy of this address space; it runs only `run` and `_exit`, which use no state
+        // that another thread of the parent could have left half-changed.
+        let pid = unsafe {
+            libc::syscall(
+                libc::SYS_clone3,
+                ptr::from_mut(&mut arguments),
+                size_of::<uapi::CloneArgs>(),
+            )
+        };
+        if pid < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        if pid == 0 {
+            run(&self.steps, go_read.as_raw_fd(), go_write.as_raw_fd(), report_write.as_raw_fd());
+        }
+        Ok(Child {
+            pid: pid as i32,
+            // SAFETY: the kernel has just stored a new descriptor there, owned by nobody else.
+            pidfd: unsafe { OwnedFd::from_raw_fd(pidfd) },
+            report: report_read,
+            go: go_write,
+        })
+    }
+}
+
+/// Reads a report. `None`: the child has reached its program.
+pub fn read_report(report: &OwnedFd) -> io::Result<Option<Failed>> {
+    let mut bytes = [0u8; 8];
+    match rustix::io::read(report, &mut bytes)? {
+        0 => Ok(None),
+        8 => Ok(Some(Failed {
+            step: u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]) as usize,
+            errno: i32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]),
+        })),
+        _ => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
+fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?)
+}
+
+fn lift(descriptor: OwnedFd) -> io::Result<OwnedFd> {
+    Ok(rustix::io::fcntl_dupfd_cloexec(&descriptor, PRIVATE_DESCRIPTORS)?)
+}
+
+/// Moves a descriptor that plans will execute or place out of the way of the numbers they place to.
+pub fn keep_clear(descriptor: OwnedFd) -> io::Result<OwnedFd> {
+    lift(descriptor)
+}
+
+/// The child. Runs on a copy of the parent's stack and never returns.
+///
+/// Preconditions: called right after `clone3` in the new process. No allocation, no lock, no panic from here on:
+/// only system calls, plain arithmetic and indexing that is bounded by `SLOTS`.
+fn run(steps: &[Step], go: RawFd, go_write: RawFd, report: RawFd) -> ! {
+    let mut slots = [-1 as RawFd; SLOTS];
+    // Our copy of the writing end would keep `Await` from ever seeing the parent's death.
+    let _ = call(libc::SYS_close, [go_write as usize, 0, 0, 0, 0]);
+    for (index, step) in steps.iter().enumerate() {
+        if let Err(errno) = execute(step, &mut slots, go) {
+            let mut bytes = [0u8; 8];
+            bytes[..4].copy_from_slice(&(index as u32).to_le_bytes());
+            bytes[4..].copy_from_slice(&errno.to_le_bytes());
+            let _ = call(libc::SYS_write, [report as usize, bytes.as_ptr() as usize, 8, 0, 0]);
+            break;
+        }
+    }
+    loop {
+        let _ = call(libc::SYS_exit_group, [127, 0, 0, 0, 0]);
+    }
+}
+
+fn execute(step: &Step, slots: &mut [RawFd; SLOTS], go: RawFd) -> Result<(), i32> {
+    match step {
+        Step::Await => {
+            let mut byte = [0u8; 1];
+            match call(libc::SYS_read, [go as usize, byte.as_mut_ptr() as usize, 1, 0, 0])? {
+                1 => Ok(()),
+                _ => Err(libc::ECANCELED),
+            }
+        }
+        Step::MakePrivate => done(call(
+            libc::SYS_mount,
+            [0, c"/".as_ptr() as usize, 0, (libc::MS_REC | libc::MS_PRIVATE) as usize, 0],
+        )),
+        Step::OpenTree { from, recursive, to } => {
+            let tree = match from {
+                Source::Path(path) => clone_tree(libc::AT_FDCWD, path, *recursive, 0)?,
+                Source::Checked { path, device, inode } => {
+                    let file = openat2(libc::AT_FDCWD, path, libc::O_PATH | libc::O_NOFOLLOW, 0)?;
+                    check_identity(file, *device, *inode)?;
+                    let tree = clone_tree(file, c"", *recursive, libc::AT_EMPTY_PATH)?;
+                    close(file);
+                    tree
+                }
+            };
+            put(slots, *to, tree);
+            Ok(())
+        }
+        Step::Adopt { descriptor, to } => {
+            let copy = call(
+                libc::SYS_fcntl,
+                [
+                    *descriptor as usize,
+                    libc::F_DUPFD_CLOEXEC as usize,
+                    PRIVATE_DESCRIPTORS as usize,
+                    0,
+                    0,
+                ],
+            )?;
+            put(slots, *to, copy as RawFd);
+            Ok(())
+        }
+        Step::Attributes { slot, recursive, set, idmap } => {
+            let mut attributes =
+                uapi::MountAttributes { set: *set, ..uapi::MountAttributes::default() };
+            if let Some(namespace) = idmap {
+                attributes.set |= uapi::MOUNT_ATTR_IDMAP;
+                attributes.namespace = *namespace as u64;
+            }
+            let flags = libc::AT_EMPTY_PATH | if *recursive { uapi::AT_RECURSIVE } else { 0 };
+            done(call(
+                libc::SYS_mount_setattr,
+                [
+                    get(slots, *slot) as usize,
+                    c"".as_ptr() as usize,
+                    flags as usize,
+                    ptr::from_ref(&attributes) as usize,
+                    size_of::<uapi::MountAttributes>(),
+                ],
+            ))
+        }
+        Step::NewFilesystem { kind, options, attributes, to } => {
+            let context =
+                call(libc::SYS_fsopen, [kind.as_ptr() as usize, uapi::FSOPEN_CLOEXEC, 0, 0, 0])?;
+            for option in options {
+                let (command, key, value) = match option {
+                    FsOption::Flag(key) => (uapi::FSCONFIG_SET_FLAG, key.as_ptr(), ptr::null()),
+                    FsOption::Text(key, value) => {
+                        (uapi::FSCONFIG_SET_STRING, key.as_ptr(), value.as_ptr())
+                    }
+                };
+                call(libc::SYS_fsconfig, [context, command, key as usize, value as usize, 0])?;
+            }
+            call(libc::SYS_fsconfig, [context, uapi::FSCONFIG_CMD_CREATE, 0, 0, 0])?;
+            let mount = call(
+                libc::SYS_fsmount,
+                [context, uapi::FSMOUNT_CLOEXEC, *attributes as usize, 0, 0],
+            )?;
+            close(context as RawFd);
+            put(slots, *to, mount as RawFd);
+            Ok(())
+        }
+        Step::AttachAt { slot, path } => attach(get(slots, *slot), libc::AT_FDCWD, path, 0),
+        Step::AttachBeneath { slot, root, path } => {
+            let target = openat2(get(slots, *root), path, libc::O_PATH, uapi::BENEATH)?;
+            let flags = uapi::MOVE_MOUNT_T_EMPTY_PATH as usize;
+            let attached = attach(get(slots, *slot), target, c"", flags);
+            close(target);
+            attached
+        }
+        Step::CloneBeneath { root, path, to } => {
+            let file = openat2(get(slots, *root), path, libc::O_PATH, uapi::BENEATH)?;
+            let tree = clone_tree(file, c"", false, libc::AT_EMPTY_PATH)?;
+            close(file);
+            put(slots, *to, tree);
+            Ok(())
+        }
+        Step::OpenDirectory { path, to } => {
+            let directory =
+                openat2(libc::AT_FDCWD, path, libc::O_PATH | libc::O_DIRECTORY, uapi::BENEATH)?;
+            put(slots, *to, directory);
+            Ok(())
+        }
+        Step::MakeDirectory { path, mode } => {
+            done(call(
+                libc::SYS_mkdirat,
+                [libc::AT_FDCWD as usize, path.as_ptr() as usize, *mode as usize, 0, 0],
+            ))?;
+            // mkdir obeys the umask that the parent happened to have.
+            done(call(
+                libc::SYS_fchmodat,
+                [libc::AT_FDCWD as usize, path.as_ptr() as usize, *mode as usize, 0, 0],
+            ))
+        }
+        Step::Rename { from, to } => done(call(
+            libc::SYS_renameat2,
+            [
+                libc::AT_FDCWD as usize,
+                from.as_ptr() as usize,
+                libc::AT_FDCWD as usize,
+                to.as_ptr() as usize,
+                0,
+            ],
+        )),
+        Step::FilesystemIds { uid, gid } => {
+            // Neither call reports failure; both return the id that was in force before.
+            call(libc::SYS_setfsgid, [*gid as usize, 0, 0, 0, 0])?;
+            call(libc::SYS_setfsuid, [*uid as usize, 0, 0, 0, 0])?;
+            raise_permitted()
+        }
+        Step::Enter { path } => done(call(libc::SYS_chdir, [path.as_ptr() as usize, 0, 0, 0, 0])),
+        Step::PivotRoot { slot } => {
+            call(libc::SYS_fchdir, [get(slots, *slot) as usize, 0, 0, 0, 0])?;
+            // The same directory for both: the old root ends up on top of the new one, where it can be let go of.
+            let here = c".".as_ptr() as usize;
+            call(libc::SYS_pivot_root, [here, here, 0, 0, 0])?;
+            call(libc::SYS_umount2, [here, libc::MNT_DETACH as usize, 0, 0, 0])?;
+            done(call(libc::SYS_chdir, [c"/".as_ptr() as usize, 0, 0, 0, 0]))
+        }
+        Step::Detach { path } => done(call(
+            libc::SYS_umount2,
+            [path.as_ptr() as usize, libc::MNT_DETACH as usize, 0, 0, 0],
+        )),
+        Step::Hostname { name } => done(call(
+            libc::SYS_sethostname,
+            [name.as_ptr() as usize, name.as_bytes().len(), 0, 0, 0],
+        )),
+        Step::Unshare { flags } => done(call(libc::SYS_unshare, [*flags as usize, 0, 0, 0, 0])),
+        Step::JoinNamespace { descriptor, kind } => {
+            done(call(libc::SYS_setns, [*descriptor as usize, *kind as usize, 0, 0, 0]))
+        }
+        Step::LoopbackUp => {
+            let socket = call(
+                libc::SYS_socket,
+                [
+                    libc::AF_INET as usize,
+                    (libc::SOCK_DGRAM | libc::SOCK_CLOEXEC) as usize,
+                    0,
+                    0,
+                    0,
+                ],
+            )?;
+            let request = uapi::InterfaceFlags::loopback_up();
+            let result = call(
+                libc::SYS_ioctl,
+                [socket, libc::SIOCSIFFLAGS as usize, ptr::from_ref(&request) as usize, 0, 0],
+            );
+            close(socket as RawFd);
+            done(result)
+        }
+        Step::Affinity { mask } => done(call(
+            libc::SYS_sched_setaffinity,
+            [0, size_of::<u64>(), ptr::from_ref(mask) as usize, 0, 0],
+        )),
+        Step::Priority { nice } => done(call(
+            libc::SYS_setpriority,
+            [libc::PRIO_PROCESS as usize, 0, *nice as usize, 0, 0],
+        )),
+        Step::Limit { resource, soft, hard } => {
+            let limit = [*soft, *hard];
+            done(call(
+                libc::SYS_prlimit64,
+                [0, *resource as usize, limit.as_ptr() as usize, 0, 0],
+            ))
+        }
+        Step::Become { uid, gid, groups } => {
+            if *groups == Groups::Drop {
+                call(libc::SYS_setgroups, [0, 0, 0, 0, 0])?;
+            }
+            let (uid, gid) = (*uid as usize, *gid as usize);
+            call(libc::SYS_setresgid, [gid, gid, gid, 0, 0])?;
+            done(call(libc::SYS_setresuid, [uid, uid, uid, 0, 0]))
+        }
+        Step::Capabilities { keep } => keep_capabilities(*keep),
+        Step::NoNewPrivileges => {
+            done(call(libc::SYS_prctl, [libc::PR_SET_NO_NEW_PRIVS as usize, 1, 0, 0, 0]))
+        }
+        Step::NewSession => done(call(libc::SYS_setsid, [0; 5])),
+        Step::Place { descriptor, number } => {
+            done(call(libc::SYS_dup3, [*descriptor as usize, *number as usize, 0, 0, 0]))
+        }
+        Step::Exec { descriptor, arguments, environment } => done(call(
+            libc::SYS_execveat,
+            [
+                *descriptor as usize,
+                c"".as_ptr() as usize,
+                arguments.pointers.as_ptr() as usize,
+                environment.pointers.as_ptr() as usize,
+                libc::AT_EMPTY_PATH as usize,
+            ],
+        )),
+    }
+}
+
+/// Changing from user 0 to another clears the file capabilities from the effective set; this puts them back.
+fn raise_permitted() -> Result<(), i32> {
+    let header = uapi::CapabilityHeader::default();
+    let mut data = [uapi::CapabilityData::default(); 2];
+    let header_pointer = ptr::from_ref(&header) as usize;
+    call(libc::SYS_capget, [header_pointer, data.as_mut_ptr() as usize, 0, 0, 0])?;
+    for half in &mut data {
+        half.effective = half.permitted;
+    }
+    done(call(libc::SYS_capset, [header_pointer, data.as_ptr() as usize, 0, 0, 0]))
+}
+
+fn keep_capabilities(keep: u64) -> Result<(), i32> {
+    // The bounding set can only be changed while CAP_SETPCAP is still there, so it goes first.
+    for capability in 0..64u64 {
+        if keep & (1 << capability) == 0 {
+            let drop = libc::PR_CAPBSET_DROP as usize;
+            match call(libc::SYS_prctl, [drop, capability as usize, 0, 0, 0]) {
+                Ok(_) => {}
+                Err(libc::EINVAL) => break, // past the last capability of this kernel
+                Err(errno) => return Err(errno),
+            }
+        }
+    }
+    let header = uapi::CapabilityHeader::default();
+    let data = uapi::CapabilityData::split(keep);
+    call(
+        libc::SYS_capset,
+        [ptr::from_ref(&header) as usize, data.as_ptr() as usize, 0, 0, 0],
+    )?;
+    let ambient = libc::PR_CAP_AMBIENT as usize;
+    call(libc::SYS_prctl, [ambient, libc::PR_CAP_AMBIENT_CLEAR_ALL as usize, 0, 0, 0])?;
+    for capability in 0..64u64 {
+        if keep & (1 << capability) != 0 {
+            let raise = libc::PR_CAP_AMBIENT_RAISE as usize;
+            call(libc::SYS_prctl, [ambient, raise, capability as usize, 0, 0])?;
+        }
+    }
+    Ok(())
+}
+
+fn clone_tree(directory: RawFd, path: &CStr, recursive: bool, flags: i32) -> Result<RawFd, i32> {
+    let flags = flags as usize
+        | uapi::OPEN_TREE_CLONE
+        | uapi::OPEN_TREE_CLOEXEC
+        | if recursive { uapi::AT_RECURSIVE as usize } else { 0 };
+    call(libc::SYS_open_tree, [directory as usize, path.as_ptr() as usize, flags, 0, 0])
+        .map(|descriptor| descriptor as RawFd)
+}
+
+fn attach(mount: RawFd, directory: RawFd, path: &CStr, flags: usize) -> Result<(), i32> {
+    let result = call(
+        libc::SYS_move_mount,
+        [
+            mount as usize,
+            c"".as_ptr() as usize,
+            directory as usize,
+            path.as_ptr() as usize,
+            flags | uapi::MOVE_MOUNT_F_EMPTY_PATH as usize,
+        ],
+    );
+    done(result)
+}
+
+fn openat2(directory: RawFd, path: &CStr, flags: i32, resolve: u64) -> Result<RawFd, i32> {
+    let how = uapi::OpenHow { flags: (flags | libc::O_CLOEXEC) as u64, mode: 0, resolve };
+    call(
+        libc::SYS_openat2,
+        [
+            directory as usize,
+            path.as_ptr() as usize,
+            ptr::from_ref(&how) as usize,
+            size_of::<uapi::OpenHow>(),
+            0,
+        ],
+    )
+    .map(|descriptor| descriptor as RawFd)
+}
+
+fn check_identity(file: RawFd, device: u64, inode: u64) -> Result<(), i32> {
+    // SAFETY: an all-zero `stat` is a valid value of that plain structure.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    call(
+        libc::SYS_newfstatat,
+        [
+            file as usize,
+            c"".as_ptr() as usize,
+            ptr::from_mut(&mut stat) as usize,
+            libc::AT_EMPTY_PATH as usize,
+            0,
+        ],
+    )?;
+    if stat.st_dev == device && stat.st_ino == inode { Ok(()) } else { Err(libc::ESTALE) }
+}
+
+fn close(descriptor: RawFd) {
+    let _ = call(libc::SYS_close, [descriptor as usize, 0, 0, 0, 0]);
+}
+
+fn put(slots: &mut [RawFd; SLOTS], slot: Slot, descriptor: RawFd) {
+    let place = &mut slots[slot.0 as usize % SLOTS];
+    if *place >= 0 {
+        close(*place);
+    }
+    *place = descriptor;
+}
+
+fn get(slots: &[RawFd; SLOTS], slot: Slot) -> RawFd {
+    slots[slot.0 as usize % SLOTS]
+}
+
+fn done(result: Result<usize, i32>) -> Result<(), i32> {
+    result.map(|_| ())
+}
+
+fn call(number: libc::c_long, arguments: [usize; 5]) -> Result<usize, i32> {
+    let [a, b, c, d, e] = arguments;
+    // SAFETY: each caller passes pointers to live, initialised values of the layout that this system call reads or
+    // writes, with their true sizes; the kernel does not keep them past the call.
+    let result = unsafe { libc::syscall(number, a, b, c, d, e, 0usize) };
+    if result < 0 {
+        // SAFETY: reads this thread's errno, which the failed call has just set.
+        Err(unsafe { *libc::__errno_location() })
+    } else {
+        Ok(result as usize)
+    }
+}
+
+// === impl Strings ===
+
+impl Strings {
+    #[must_use]
+    pub fn new(owned: Vec<CString>) -> Self {
+        let mut pointers: Vec<_> = owned.iter().map(|text| text.as_ptr()).collect();
+        pointers.push(ptr::null());
+        Self { owned, pointers }
+    }
+}
+
+impl Clone for Strings {
+    fn clone(&self) -> Self {
+        Self::new(self.owned.clone())
+    }
+}
+
+// === impl Step ===
+
+impl Step {
+    /// The stage that a failure of this step is reported as, and the path it was about.
+    #[must_use]
+    pub fn describe(&self) -> (&'static str, Option<&CStr>) {
+        match self {
+            Self::Await => ("await", None),
+            Self::MakePrivate => ("make-private", None),
+            Self::OpenTree { from: Source::Path(path) | Source::Checked { path, .. }, .. } => {
+                ("open-tree", Some(path))
+            }
+            Self::Adopt { .. } => ("adopt", None),
+            Self::Attributes { idmap: Some(_), .. } => ("map-ids", None),
+            Self::Attributes { .. } => ("mount-attributes", None),
+            Self::NewFilesystem { kind, .. } => ("mount", Some(kind)),
+            Self::AttachAt { path, .. } | Self::AttachBeneath { path, .. } => {
+                ("attach", Some(path))
+            }
+            Self::CloneBeneath { path, .. } => ("clone", Some(path)),
+            Self::OpenDirectory { path, .. } => ("open", Some(path)),
+            Self::MakeDirectory { path, .. } => ("mkdir", Some(path)),
+            Self::Rename { from, .. } => ("rename", Some(from)),
+            Self::FilesystemIds { .. } => ("filesystem-ids", None),
+            Self::Enter { path } => ("chdir", Some(path)),
+            Self::PivotRoot { .. } => ("pivot-root", None),
+            Self::Detach { path } => ("detach", Some(path)),
+            Self::Hostname { name } => ("hostname", Some(name)),
+            Self::Unshare { .. } => ("unshare", None),
+            Self::JoinNamespace { .. } => ("join-namespace", None),
+            Self::LoopbackUp => ("loopback-up", None),
+            Self::Affinity { .. } => ("affinity", None),
+            Self::Priority { .. } => ("priority", None),
+            Self::Limit { .. } => ("limit", None),
+            Self::Become { .. } => ("become", None),
+            Self::Capabilities { .. } => ("capabilities", None),
+            Self::NoNewPrivileges => ("no-new-privileges", None),
+            Self::NewSession => ("new-session", None),
+            Self::Place { .. } => ("place", None),
+            Self::Exec { .. } => ("exec", None),
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Loop devices: a file as a block device.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr;
+
+const LOOP_CTL_GET_FREE: libc::c_ulong = 0x4C82;
+const LOOP_CONFIGURE: libc::c_ulong = 0x4C0A;
+const LO_FLAGS_AUTOCLEAR: u32 = 4;
+const BLOCK_SIZE: u32 = 4096;
+/// Another process can take the free device between asking and configuring; it is asked again this often.
+const ATTEMPTS: usize = 64;
+
+/// `struct loop_info64`.
+#[repr(C)]
+struct LoopInfo {
+    device: u64,
+    inode: u64,
+    rdevice: u64,
+    offset: u64,
+    size_limit: u64,
+    number: u32,
+    encrypt_type: u32,
+    encrypt_key_size: u32,
+    flags: u32,
+    file_name: [u8; 64],
+    crypt_name: [u8; 64],
+    encrypt_key: [u8; 32],
+    init: [u64; 2],
+}
+
+/// `struct loop_config`.
+#[repr(C)]
+struct LoopConfig {
+    file: u32,
+    block_size: u32,
+    info: LoopInfo,
+    reserved: [u64; 8],
+}
+
+const _: () = assert!(size_of::<LoopConfig>() == 304);
+
+/// A configured device. It lets go of its file by itself when the last user (this handle, a mount) is gone.
+#[derive(Debug)]
+pub struct LoopDevice {
+    pub path: CString,
+    _device: File,
+}
+
+/// Makes a block device out of a file that is open for reading and writing.
+pub fn attach(file: BorrowedFd<'_>) -> io::Result<LoopDevice> {
+    let control = File::options().read(true).write(true).open("/dev/loop-control")?;
+    for _ in 0..ATTEMPTS {
+        // SAFETY: this request takes no argument.
+        let number = unsafe { libc::ioctl(control.as_raw_fd(), LOOP_CTL_GET_FREE as _) };
+        if number < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let path = format!("/dev/loop{number}");
+        let device = File::options().read(true).write(true).open(&path)?;
+        // SAFETY: all-zero is a valid value of this structure of integers.
+        let mut config: LoopConfig = unsafe { std::mem::zeroed() };
+        config.file = file.as_raw_fd() as u32;
+        config.block_size = BLOCK_SIZE;
+        config.info.flags = LO_FLAGS_AUTOCLEAR;
+        // SAFETY: the structure is initialised, of the size asserted above, and copied during the call.
+        let result =
+            unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CONFIGURE as _, ptr::from_ref(&config)) };
+        if result == 0 {
+            let path = CString::new(path).expect("a device path contains no NUL");
+            return Ok(LoopDevice { path, _device: device });
+        }
+        let error = io::Error::last_os_error();
+        if error.raw_os_error() != Some(libc::EBUSY) {
+            return Err(error);
+        }
+    }
+    Err(io::Error::from_raw_os_error(libc::EBUSY))
+}

@@ -1,0 +1,78 @@
+//! Mount objects made by a process that may make them, to be attached elsewhere.
+
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr;
+
+use rustix::fs::CWD;
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, OpenTreeFlags, fsconfig_create, fsconfig_set_flag,
+    fsconfig_set_string, fsmount, fsopen, open_tree,
+};
+
+use crate::uapi;
+
+/// Clones the mount that a descriptor is in, from that directory down, without what is mounted below.
+pub fn clone_from(directory: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_EMPTY_PATH;
+    Ok(open_tree(directory, c"", flags)?)
+}
+
+/// Whether the file system behind a directory supports mounts with an id mapping. Needs the right to clone it.
+pub fn supports_id_mapping(directory: BorrowedFd<'_>, user_namespace: BorrowedFd<'_>) -> bool {
+    clone_from(directory).is_ok_and(|tree| map_ids(&tree, user_namespace).is_ok())
+}
+
+/// Gives a detached mount an id mapping.
+pub fn map_ids(tree: &OwnedFd, user_namespace: BorrowedFd<'_>) -> io::Result<()> {
+    let attributes = uapi::MountAttributes {
+        set: uapi::MOUNT_ATTR_IDMAP,
+        namespace: user_namespace.as_raw_fd() as u64,
+        ..uapi::MountAttributes::default()
+    };
+    // SAFETY: the structure is initialised, has the size that is passed, and the kernel copies it during the call.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            tree.as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_EMPTY_PATH,
+            ptr::from_ref(&attributes),
+            size_of::<uapi::MountAttributes>(),
+        )
+    };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Mounts a block device's file system, detached; the mount is nosuid and nodev.
+pub fn device(kind: &CStr, device: &CStr, options: &[(&CStr, Option<&CStr>)]) -> io::Result<OwnedFd> {
+    let context = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_set_string(&context, c"source", device)?;
+    for (key, value) in options {
+        match value {
+            Some(value) => fsconfig_set_string(&context, *key, *value)?,
+            None => fsconfig_set_flag(&context, *key)?,
+        }
+    }
+    fsconfig_create(&context)?;
+    Ok(fsmount(
+        context.as_fd(),
+        FsMountFlags::FSMOUNT_CLOEXEC,
+        MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV,
+    )?)
+}
+
+/// The device and inode number by which a file is known again.
+pub fn file_identity(file: impl AsFd) -> io::Result<(u64, u64)> {
+    let stat = rustix::fs::fstat(file)?;
+    Ok((stat.st_dev, stat.st_ino))
+}
+
+/// Opens a directory by path for use as a mount source, following links once, here.
+pub fn open_directory(path: impl rustix::path::Arg) -> io::Result<OwnedFd> {
+    use rustix::fs::{Mode, OFlags, openat};
+    Ok(openat(CWD, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
+}

@@ -1,0 +1,39 @@
+//! Files that belong to sandboxes, in a state directory.
+//!
+//! The store, locks and templates of an installation stay; what belongs to one sandbox goes with it.
+
+use std::fs;
+use std::path::Path;
+
+use super::Scope;
+
+/// Directories of the state directory that hold things of living sandboxes only.
+const OF_SANDBOXES: [&str; 4] = ["sandboxes", "ids", "staging", "trash"];
+
+pub(super) fn list(scope: &Scope) -> Vec<String> {
+    match scope {
+        Scope::Machine => Vec::new(),
+        Scope::Marked { state, .. } => {
+            OF_SANDBOXES.iter().flat_map(|name| entries(&state.join(name))).collect()
+        }
+    }
+}
+
+fn entries(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path().display().to_string()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_things_of_sandboxes_count() {
+        let state = tempfile::tempdir().expect("a temporary directory");
+        fs::write(state.path().join("belljar.db"), "").expect("our own file");
+        fs::create_dir_all(state.path().join("sandboxes/x1")).expect("our own directory");
+        let scope = Scope::Marked { marks: Vec::new(), state: state.path().to_path_buf() };
+        assert_eq!(list(&scope), [state.path().join("sandboxes/x1").display().to_string()]);
+    }
+}

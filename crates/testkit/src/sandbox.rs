@@ -1,0 +1,91 @@
+//! One sandbox, held by a test.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+
+use serde_json::Value;
+
+use crate::{Finished, Installation, Started};
+
+/// A sandbox of an [`Installation`], destroyed with it.
+#[derive(Debug)]
+pub struct Sandbox<'a> {
+    installation: &'a Installation,
+    id: String,
+}
+
+impl<'a> Sandbox<'a> {
+    pub(crate) fn new(installation: &'a Installation, id: String) -> Self {
+        Self { installation, id }
+    }
+
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Runs a program inside.
+    #[track_caller]
+    pub fn exec<S: AsRef<OsStr>>(&self, argv: impl IntoIterator<Item = S>) -> Finished {
+        self.exec_with(&[], argv)
+    }
+
+    /// Runs a program inside, with flags for `belljar exec`.
+    #[track_caller]
+    pub fn exec_with<S: AsRef<OsStr>>(
+        &self,
+        flags: &[&str],
+        argv: impl IntoIterator<Item = S>,
+    ) -> Finished {
+        self.start_with(flags, argv).finish()
+    }
+
+    /// Starts a program inside and does not wait.
+    #[must_use]
+    #[track_caller]
+    pub fn start_with<S: AsRef<OsStr>>(
+        &self,
+        flags: &[&str],
+        argv: impl IntoIterator<Item = S>,
+    ) -> Started {
+        let mut arguments: Vec<OsString> = vec!["exec".into()];
+        arguments.extend(flags.iter().map(OsString::from));
+        arguments.extend([OsString::from(&self.id), "--".into()]);
+        arguments.extend(argv.into_iter().map(|argument| argument.as_ref().to_owned()));
+        self.installation.start(arguments)
+    }
+
+    /// What `belljar inspect` says.
+    #[must_use]
+    #[track_caller]
+    pub fn inspect(&self) -> Value {
+        self.installation.run(["inspect", "--json", &self.id]).expect_success().json()
+    }
+
+    #[track_caller]
+    pub fn destroy(&self) -> Finished {
+        self.installation.run(["destroy", &self.id])
+    }
+
+    /// The agent's process on the host, with its start time: the pair names one process for ever.
+    #[must_use]
+    #[track_caller]
+    pub fn agent(&self) -> (u32, u64) {
+        let path = self.installation.state().join("sandboxes").join(&self.id).join("process");
+        let text = fs::read_to_string(&path);
+        let text = text.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let mut words = text.split_whitespace();
+        let process = words.next().and_then(|word| word.parse().ok());
+        let start = words.next().and_then(|word| word.parse().ok());
+        process.zip(start).unwrap_or_else(|| panic!("`{text}` names no process"))
+    }
+
+    /// Whether the agent that runs now is that one.
+    #[must_use]
+    pub fn agent_is(&self, (process, start): (u32, u64)) -> bool {
+        // The 22nd field, counted after the name, which may contain anything.
+        let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+        let fields = stat.rsplit_once(") ").map(|(_, rest)| rest.split_whitespace());
+        fields.and_then(|mut fields| fields.nth(19)?.parse().ok()) == Some(start)
+    }
+}

@@ -1,0 +1,164 @@
+//! The host's side of a sandbox's life: whatever is killed, whenever, nothing stays and every next command works.
+
+#![forbid(unsafe_code)]
+
+mod common;
+
+use std::fs;
+use std::time::Duration;
+
+use belljar_testkit::leaks::{Scope, Snapshot};
+use belljar_testkit::{Installation, PROMPT, matrix, wait_until};
+use common::PROBE;
+use serde_json::Value;
+
+matrix! {
+    alone a_whole_life_leaves_the_machine_as_it_was,
+    a_killed_command_leaves_a_working_sandbox,
+    a_killed_create_leaves_nothing,
+    a_killed_destroy_is_finished_by_the_next_command,
+    a_killed_agent_is_noticed,
+    destroying_twice_is_an_answer,
+    destroying_ends_running_commands,
+    refused_sandboxes_leave_nothing,
+}
+
+fn a_whole_life_leaves_the_machine_as_it_was(belljar: &Installation) {
+    let before = Snapshot::take(&Scope::Machine);
+    let sandbox = belljar.create(&[]);
+    let during = Snapshot::take(&belljar.scope());
+    assert!(!during.is_empty(), "the leak check sees nothing of a living sandbox");
+    sandbox.exec(["true"]).expect_success();
+    sandbox.destroy().expect_success();
+    belljar.run(["run", "--ephemeral", "--", "true"]).expect_success();
+    before.assert_same(&Scope::Machine);
+}
+
+fn a_killed_command_leaves_a_working_sandbox(belljar: &Installation) {
+    let sandbox = belljar.create(&[]);
+    let mut command = sandbox.start_with(&["--timeout", "30"], [PROBE, "stubborn"]);
+    command.line();
+    command.kill();
+    assert_eq!(sandbox.exec(["echo", "on"]).expect_success().text(), "on\n");
+    assert_eq!(sandbox.inspect()["state"], "ready");
+}
+
+fn a_killed_create_leaves_nothing(belljar: &Installation) {
+    let sandboxes = belljar.state().join("sandboxes");
+    let count = || fs::read_dir(&sandboxes).into_iter().flatten().count();
+    for round in 0..10 {
+        // Killed as soon as there is something to leave behind, and a little later each time.
+        let mut create = belljar.start(["create", "--json"]);
+        let _ = wait_until(PROMPT, || (count() > 0).then_some(()));
+        let _ = wait_until(Duration::from_millis(2 * round), || None::<()>);
+        create.kill();
+        let listed = belljar.run(["list", "--json"]).expect_success().json();
+        for sandbox in listed.as_array().into_iter().flatten() {
+            let state = sandbox["state"].as_str().unwrap_or_default();
+            assert_eq!(state, "ready", "neither finished nor rolled back: {sandbox}");
+        }
+        belljar.destroy_all();
+        belljar.assert_nothing_left();
+    }
+}
+
+fn a_killed_destroy_is_finished_by_the_next_command(belljar: &Installation) {
+    for round in 0..10 {
+        let sandbox = belljar.create(&[]);
+        let mut destroy = belljar.start(["destroy", sandbox.id()]);
+        let _ = wait_until(Duration::from_millis(2 * round), || None::<()>);
+        destroy.kill();
+        let listed = belljar.run(["list", "--json"]).expect_success().json();
+        let ids =
+            listed.as_array().into_iter().flatten().filter_map(|one| one["sandbox_id"].as_str());
+        let known = ids.filter(|id| *id == sandbox.id()).count();
+        if known == 0 {
+            belljar.assert_nothing_left();
+        } else {
+            sandbox.destroy().expect_success();
+        }
+    }
+}
+
+fn a_killed_agent_is_noticed(belljar: &Installation) {
+    let sandbox = belljar.create(&[]);
+    let (agent, start) = sandbox.agent();
+    let running = sandbox.start_with(&["--timeout", "30"], [PROBE, "stubborn"]);
+    let killed = std::process::Command::new("kill").args(["-KILL", &agent.to_string()]).status();
+    assert!(killed.expect("kill runs").success());
+    let gone = wait_until(PROMPT, || (!sandbox.agent_is((agent, start))).then_some(()));
+    assert!(gone.is_some(), "the agent outlived SIGKILL from the host");
+    assert_ne!(running.finish().code(), 0, "the command cannot have ended well");
+    let refused = sandbox.exec(["true"]);
+    assert_eq!(refused.code(), 125, "{refused}");
+    // Its files go with the next look, without anybody asking for it.
+    belljar.run(["list"]).expect_success();
+    belljar.assert_nothing_left();
+}
+
+fn destroying_twice_is_an_answer(belljar: &Installation) {
+    let sandbox = belljar.create(&[]);
+    sandbox.destroy().expect_success();
+    let again = sandbox.destroy();
+    assert!([0, 125].contains(&again.code()), "{again}");
+    let other = belljar.run(["destroy", "nosuchsandbox"]).expect_code(125);
+    assert!(other.stderr.contains("nosuchsandbox"), "{other}");
+}
+
+fn destroying_ends_running_commands(belljar: &Installation) {
+    let sandbox = belljar.create(&[]);
+    let mut one = sandbox.start_with(&["--timeout", "50"], [PROBE, "stubborn"]);
+    let mut other = sandbox.start_with(&["--timeout", "50"], [PROBE, "stubborn"]);
+    one.line();
+    other.line();
+    sandbox.destroy().expect_success();
+    for command in [one, other] {
+        let finished = command.finish();
+        assert_ne!(finished.code(), 0, "{finished}");
+        assert!(finished.time < Duration::from_secs(20), "it took {:?}", finished.time);
+    }
+}
+
+/// Everything that can be wrong about a request: a code, a remedy, and nothing made.
+fn refused_sandboxes_leave_nothing(belljar: &Installation) {
+    let missing = belljar.work().join("missing").display().to_string();
+    let taken = belljar.create(&["--name", "taken"]);
+    let (absent, shadow) = (format!("{missing}:/data"), "/etc:/data".to_owned());
+    let rootfs = format!("rootfs:{missing}");
+    let cases: &[(&[&str], &str)] = &[
+        (&["--template", "nothing"], "template-not-found"),
+        (&["--template", &rootfs], "template-not-found"),
+        (&["--workspace", &missing], "mount-source-unusable"),
+        (&["--mount", &absent], "mount-source-unusable"),
+        (&["--mount", &shadow], "mount-source-protected"),
+        (&["--memory", "-1"], "invalid-limit"),
+        (&["--memory", "0"], "invalid-limit"),
+        (&["--memory", "999999999999g"], "invalid-limit"),
+        (&["--pids", "0"], "invalid-limit"),
+        (&["--cpus", "many"], "invalid-limit"),
+        (&["--name", "two\nlines"], "invalid-name"),
+        (&["--name", "taken"], "sandbox-exists"),
+        (&["--network", "allowlist"], "invalid-network-rule"),
+        (&["--allow", "example.com"], "conflicting-options"),
+        (&["--backend", "local"], "isolation-not-waived"),
+    ];
+    for (flags, code) in cases {
+        match belljar.try_create(flags) {
+            Ok(made) => panic!("{flags:?} made sandbox {}", made.id()),
+            Err(refusal) => {
+                refusal.expect_code(code);
+                let remedy = refusal.finished.text() + &refusal.finished.stderr;
+                let told = remedy.contains("remedy") || remedy.contains("hint");
+                assert!(told, "{flags:?}: no remedy in {}", refusal.finished);
+            }
+        }
+    }
+    let listed = belljar.run(["list", "--json"]).expect_success().json();
+    let ids: Vec<&str> = listed
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|sandbox: &Value| sandbox["sandbox_id"].as_str())
+        .collect();
+    assert_eq!(ids, [taken.id()], "only the one that was not refused");
+}
