@@ -57,6 +57,7 @@ impl Agent {
 
             Body::Start(start) => {
                 self.open_stream(connection, stream)?;
+                self.follow_layer()?;
                 let started = self.start(connection, stream, &start);
                 if started.is_err() {
                     self.note_denied(&start);
@@ -100,6 +101,7 @@ impl Agent {
             | Body::ChangeMode(_)
             | Body::Watch(_) => {
                 self.open_stream(connection, stream)?;
+                self.follow_layer()?;
                 self.start_worker(connection, stream, body)?;
                 Answer::Later
             }
@@ -128,6 +130,10 @@ impl Agent {
 
             _ => return Err(invalid("this is not for a host to send")),
         })
+    }
+
+    fn follow_layer(&mut self) -> Result<()> {
+        self.setup.as_mut().map_or(Ok(()), Setup::follow_layer)
     }
 
     fn greet(&mut self, connection: u32, hello: &Hello) -> Result<Answer> {

@@ -22,10 +22,21 @@ pub(crate) struct Setup {
     pub(crate) tree_kill: TreeKill,
     pub(crate) programs: Vec<String>,
     pub(crate) workspace_layer: Option<OwnedFd>,
+    layered: Option<Layered>,
     /// The end of everything that is to be read as empty, and of everything that is to be lost.
     pub(crate) null: OwnedFd,
     root_capabilities: u64,
     single_user: bool,
+}
+
+/// What must be looked up again when the host gives the workspace a new layer: rules and descriptors go by file, and
+/// the files at these paths are then others.
+#[derive(Debug)]
+struct Layered {
+    layer: Vec<u8>,
+    rules: Vec<LandlockRule>,
+    /// What was at each rule's path when the rules were made. Held open, so that no successor gets its numbers.
+    seen: Vec<Option<OwnedFd>>,
 }
 
 /// What the host is told about it.
@@ -68,11 +79,13 @@ impl Setup {
             limits.retain(|known| known.resource != limit.resource);
             limits.push(limit);
         }
-        let workspace_layer = match configure.workspace_layer.as_slice() {
-            [] => None,
-            path => Some(open_path(path).map_err(|errno| {
-                Problem::file("workspace-layer", path, errno)
-            })?),
+        let (workspace_layer, layered) = match configure.workspace_layer.as_slice() {
+            [] => (None, None),
+            path => {
+                let layer = open_layer(path)?;
+                let seen = files(&configure.landlock);
+                (Some(layer), Some(Layered { layer: path.to_vec(), rules: configure.landlock.clone(), seen }))
+            }
         };
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
         let null = rustix::fs::open("/dev/null", flags, Mode::empty())
@@ -91,12 +104,26 @@ impl Setup {
             tree_kill,
             programs: configure.programs,
             workspace_layer,
+            layered,
             null,
             root_capabilities: configure.root_capabilities,
             single_user: configure.single_user,
         };
         setup.credentials(&setup.user)?;
         Ok((setup, walls))
+    }
+
+    /// Makes rules and descriptors anew if the workspace's layer was replaced since.
+    pub(crate) fn follow_layer(&mut self) -> Result<()> {
+        let Some(layered) = &mut self.layered else { return Ok(()) };
+        let now = files(&layered.rules);
+        if now.iter().zip(&layered.seen).all(|(now, then)| same(now.as_ref(), then.as_ref())) {
+            return Ok(());
+        }
+        self.confinement.landlock = ruleset(&layered.rules, &mut Walls::default())?;
+        self.workspace_layer = Some(open_layer(&layered.layer)?);
+        layered.seen = now;
+        Ok(())
     }
 
     /// Who a program runs as, `None` where nobody can be anyone else; and the capabilities it keeps.
@@ -142,6 +169,21 @@ fn ruleset(rules: &[LandlockRule], walls: &mut Walls) -> Result<Option<OwnedFd>>
         }
     }
     Ok(Some(ruleset.into_descriptor()))
+}
+
+fn open_layer(path: &[u8]) -> Result<OwnedFd> {
+    open_path(path).map_err(|errno| Problem::file("workspace-layer", path, errno))
+}
+
+fn files(rules: &[LandlockRule]) -> Vec<Option<OwnedFd>> {
+    rules.iter().map(|rule| open_path(&rule.path).ok()).collect()
+}
+
+fn same(one: Option<&OwnedFd>, other: Option<&OwnedFd>) -> bool {
+    let identity = |file: Option<&OwnedFd>| {
+        file.and_then(|file| rustix::fs::fstat(file).ok()).map(|stat| (stat.st_dev, stat.st_ino))
+    };
+    identity(one) == identity(other)
 }
 
 fn open_path(path: &[u8]) -> rustix::io::Result<OwnedFd> {

@@ -356,9 +356,9 @@ fn report_of(text: &str) -> Report {
 /// Fails the test unless a result names a limit that was reached.
 #[track_caller]
 fn expect_limit(answer: &Value, limit: &str) {
-    let named = answer["limits_hit"].as_array().is_some_and(|limits| {
-        limits.iter().any(|name| name == limit)
-    });
+    let named = answer["limits_hit"]
+        .as_array()
+        .is_some_and(|limits| limits.iter().any(|name| name == limit));
     assert!(named, "`{limit}` is not among the limits reached: {answer}");
 }
 

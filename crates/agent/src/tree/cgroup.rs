@@ -2,6 +2,7 @@
 //!
 //! Making one takes longer than starting a program, so a few that have become empty are kept for the next.
 
+use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -28,6 +29,8 @@ pub(crate) struct Cgroup {
     directory: OwnedFd,
     /// `cgroup.events`, which tells whether anyone is in it.
     events: Watched,
+    /// Newer kernels kill whoever is later started right in a cgroup that was ever told to kill.
+    killed: Cell<bool>,
 }
 
 /// How many empty cgroups are kept.
@@ -51,7 +54,8 @@ impl Cgroups {
 
     /// Takes back one that is empty.
     pub(crate) fn give_back(&mut self, mut cgroup: Cgroup) {
-        if self.spare.len() < SPARE && cgroup.events.set_interest(EventFlags::empty()).is_ok() {
+        let reusable = self.spare.len() < SPARE && !cgroup.killed.get();
+        if reusable && cgroup.events.set_interest(EventFlags::empty()).is_ok() {
             self.spare.push(cgroup);
         } else {
             let _ = unlinkat(&self.parent, name(cgroup.number), AtFlags::REMOVEDIR);
@@ -81,7 +85,7 @@ impl Cgroups {
             let flags = OFlags::RDONLY | OFlags::CLOEXEC;
             let events = openat(&directory, "cgroup.events", flags, Mode::empty())?;
             let events = self.poller.own(events, Token::Tree(number));
-            return Ok(Cgroup { number, directory, events });
+            return Ok(Cgroup { number, directory, events, killed: Cell::new(false) });
         }
     }
 }
@@ -93,6 +97,7 @@ impl Cgroup {
 
     /// Kills everyone in it, also those who are being born.
     pub(crate) fn kill(&self) -> io::Result<()> {
+        self.killed.set(true);
         match write(&self.directory, "cgroup.kill", b"1") {
             Err(error) if error.kind() == io::ErrorKind::NotFound => self.kill_one_by_one(),
             other => other,

@@ -1,13 +1,14 @@
 //! Coming back to a process that somebody else started, or that outlived its attendant.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use belljar_codes::Code;
 use belljar_policy::ProcessId;
 use belljar_protocol::v1;
 use belljar_protocol::v1::frame::Body;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use super::place::Place;
 use super::pump::{HOST_GRACE, Pump};

@@ -4,14 +4,14 @@
 //! the host. Makes sure of an end: where the agent does not report one in time, the sandbox is destroyed.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use belljar_backend::Counters;
 use belljar_policy::ProcessId;
 use belljar_protocol::v1::frame::Body;
 use belljar_protocol::v1::{self, Exited};
 use tokio::sync::mpsc;
-use tokio::time::sleep_until;
+use tokio::time::{Instant, sleep_until};
 
 use super::exit::classify;
 use super::place::Place;
@@ -74,7 +74,7 @@ enum Outcome {
 impl Pump {
     pub(super) async fn run(mut self) {
         let outcome = self.attend().await;
-        let duration = self.begun.elapsed();
+        let duration = self.duration();
         let exit = match outcome {
             Outcome::TakenOver => return,
             Outcome::Ended(exited) => {
@@ -169,6 +169,7 @@ impl Pump {
         let data = self.place.take(channel, output.offset, output.data);
         let Some(events) = self.events.clone().filter(|_| !data.is_empty()) else { return Ok(()) };
         let event = ProcessEvent::Output { channel, data };
+        let record_at = self.begun + RECORD_RUNNING_AFTER;
         let permit = match events.try_reserve() {
             Ok(permit) => permit,
             Err(mpsc::error::TrySendError::Closed(())) => {
@@ -184,6 +185,9 @@ impl Pump {
                             return Ok(());
                         }
                     },
+                    () = until(Some(record_at)), if self.unrecorded_pid.is_some() => {
+                        self.record_running().await;
+                    }
                     () = until(deadline), if !self.stream.has_exited() => {
                         if deadline.is_some_and(|deadline| self.is_overdue(deadline)) {
                             return Err(());
@@ -216,6 +220,12 @@ impl Pump {
     /// The end may have arrived and wait behind output that nobody reads: then nothing is overdue.
     fn is_overdue(&self, deadline: Instant) -> bool {
         Instant::now() >= deadline && !self.stream.has_exited()
+    }
+
+    /// As precise as it is recorded.
+    fn duration(&self) -> Duration {
+        let us = self.begun.elapsed().as_micros();
+        Duration::from_micros(u64::try_from(us).unwrap_or(u64::MAX))
     }
 
     async fn reattach(&mut self) -> crate::Result<()> {
@@ -284,7 +294,7 @@ impl Pump {
 
 async fn until(deadline: Option<Instant>) {
     match deadline {
-        Some(deadline) => sleep_until(deadline.into()).await,
+        Some(deadline) => sleep_until(deadline).await,
         None => std::future::pending().await,
     }
 }

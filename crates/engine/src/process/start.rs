@@ -3,13 +3,15 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use belljar_backend::Counters;
 use belljar_codes::Code;
 use belljar_policy::{ProcessId, SandboxId};
 use belljar_protocol::v1::frame::Body;
 use belljar_protocol::v1::{self, start};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use super::place::Place;
 use super::pump::{HOST_GRACE, Pump};
@@ -17,6 +19,7 @@ use super::{EVENTS, Process, ProcessControl, ProcessEvent};
 use crate::agent::{AgentError, Stream, environment_of, user_message};
 use crate::engine::Inner;
 use crate::fault::point;
+use crate::live::Live;
 use crate::plan::check_path;
 use crate::store::{ProcessRecord, ProcessStatus};
 use crate::time::{duration_ms, now_ms};
@@ -49,15 +52,20 @@ pub(crate) async fn start(
     point("exec.recorded");
 
     let begun = Instant::now();
-    let started = async {
+    let mut baseline = Counters::default();
+    let sent = async {
         let stream = connection.request(Body::Start(message(&process, &request)))?;
         point("exec.sent");
         // The agent forks meanwhile; nothing can run into a limit before this is read.
-        let baseline = live.baseline().await;
-        let pid = started(&stream).await?;
-        Ok::<_, AgentError>((stream, baseline, pid))
+        baseline = live.baseline().await;
+        match started(&stream).await {
+            // It may have started all the same: a new connection tells.
+            Err(error) if error.is_broken() => again(inner, &live, &process, error).await,
+            Err(error) => Err(error),
+            Ok(pid) => Ok((stream, pid)),
+        }
     };
-    let (stream, baseline, pid) = match started.await {
+    let (stream, pid) = match sent.await {
         Ok(started) => started,
         Err(error) => {
             place.leave();
@@ -98,6 +106,21 @@ pub(crate) async fn start(
         memory_cap: request.memory_cap,
         logged: request.keep_output,
     })
+}
+
+/// Looks for a process on a new connection after the one it was sent on broke.
+async fn again(
+    inner: &Arc<Inner>,
+    live: &Live,
+    process: &ProcessId,
+    error: AgentError,
+) -> Result<(Stream, u32), AgentError> {
+    let Ok(connection) = live.connection(inner).await else { return Err(error) };
+    let process = process.as_str().to_owned();
+    let stream =
+        connection.request(Body::Attach(v1::Attach { process, ..v1::Attach::default() }))?;
+    let pid = started(&stream).await?;
+    Ok((stream, pid))
 }
 
 async fn started(stream: &Stream) -> Result<u32, AgentError> {

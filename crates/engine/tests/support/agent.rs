@@ -200,6 +200,7 @@ impl FakeAgent {
                 }
             }
             Body::WriteFile(write) if write.path == b"/full" => {
+                self.files.lock().unwrap().remove(&b"\0current"[..]);
                 reply(failure("no-space", "write", 28));
             }
             Body::WriteFile(write) => {

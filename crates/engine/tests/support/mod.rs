@@ -1,6 +1,6 @@
 //! A backend without a wall and an agent without a sandbox, for testing the engine alone.
 
-#![allow(dead_code, reason = "each test file uses its own part of this")]
+#![allow(dead_code, unreachable_pub, reason = "each test file uses its own part of this")]
 
 pub mod agent;
 pub mod backend;

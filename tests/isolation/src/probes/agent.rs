@@ -116,8 +116,7 @@ fn trace(report: &mut Report) {
     report.attempt("ptrace(attach, 1)", call(libc::SYS_ptrace, attach));
     report.attempt("ptrace(seize, 1)", seize(AGENT));
     report.attempt("process_vm_readv(1)", read_memory(AGENT));
-    report
-        .attempt("process_vm_writev(1)", call(libc::SYS_process_vm_writev, [AGENT, 0, 0, 0, 0, 0]));
+    report.attempt("process_vm_writev(1)", write_memory(AGENT));
     for descriptor in 0..8 {
         report.attempt(
             format!("pidfd_getfd(1, {descriptor})"),
@@ -145,10 +144,12 @@ fn open_files(report: &mut Report) {
     report.attempt("open(/proc/1/exe, write)", OpenOptions::new().write(true).open("/proc/1/exe"));
     report.attempt("list(/proc/1/fd)", fs::read_dir("/proc/1/fd"));
     report.attempt("list(/proc/1/map_files)", fs::read_dir("/proc/1/map_files"));
-    for name in ["oom_score_adj", "comm", "mem", "clear_refs", "coredump_filter", "timerslack_ns"] {
+    for name in ["oom_score_adj", "comm", "mem", "clear_refs", "coredump_filter"] {
         let path = format!("/proc/1/{name}");
         report.attempt(format!("open({path}, write)"), OpenOptions::new().write(true).open(&path));
     }
+    // Everybody may open this one; the kernel decides when it is written.
+    report.attempt("write(/proc/1/timerslack_ns)", fs::write("/proc/1/timerslack_ns", "50000"));
 }
 
 /// Limits and scheduling: a limit of zero CPU seconds or descriptors would end the agent as surely as a signal.
@@ -173,15 +174,24 @@ fn seize(process: usize) -> Ended {
     call(libc::SYS_ptrace, [PTRACE_SEIZE, process, 0, 0, 0, 0])
 }
 
-/// Reads eight bytes at an address that every process of this program has mapped.
+/// Reads eight bytes at an address that every child of this process has mapped.
 fn read_memory(process: usize) -> Ended {
+    transfer(libc::SYS_process_vm_readv, process)
+}
+
+/// Writes eight bytes there. In another program that address is mapped by chance only; a refusal comes before.
+fn write_memory(process: usize) -> Ended {
+    transfer(libc::SYS_process_vm_writev, process)
+}
+
+fn transfer(number: libc::c_long, process: usize) -> Ended {
     raw::in_child(|child| {
         let mut source = 0x0123_4567_89ab_cdef_u64;
         let mut target = 0_u64;
         let mut remote = [raw::place(&mut source), 8];
         let mut local = [raw::place(&mut target), 8];
         let [local, remote] = [raw::place(&mut local), raw::place(&mut remote)];
-        child.call(libc::SYS_process_vm_readv, [process, local, 1, remote, 1, 0])
+        child.call(number, [process, local, 1, remote, 1, 0])
     })
 }
 

@@ -41,7 +41,7 @@ pub(crate) fn report(finished: &Finished) -> Report {
 #[track_caller]
 pub(crate) fn expect_sealed(report: &Report, context: &str) {
     let violations = report.violations();
-    assert!(violations.is_empty(), "{context}:\n{}\n{report}", violations.join("\n"));
+    assert!(violations.is_empty(), "{context}:\n{}", violations.join("\n"));
 }
 
 /// Runs one probe as each kind of user, expects it sealed, and gives the reports with their users.
