@@ -1,57 +1,127 @@
-//! Builds the agent, static, for this machine's architecture, so that one file is the whole installation.
+//! Builds the agent with the workspace's `agent` profile for the musl target of the architecture being built for.
 //!
-//! A cargo inside a cargo: it has a target directory of its own, so neither waits for the other's lock, and it sees
-//! nothing of the outer build's settings.
+//! A second cargo runs inside the first, so it gets a target directory of its own (the outer one is locked) and none of
+//! the outer build's settings: flags meant for the host program must not reach the agent.
+#![allow(clippy::print_stdout)] // Build scripts speak to cargo.
 
+use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+const PROFILE: &str = "agent";
+
+/// What the agent is made from.
+const SOURCES: [&str; 7] = [
+    "crates/agent/src",
+    "crates/agent/Cargo.toml",
+    "crates/agent/build.rs",
+    "crates/protocol/src",
+    "crates/sys/src",
+    "Cargo.lock",
+    "Cargo.toml",
+];
+
 fn main() {
-    let manifest = PathBuf::from(variable("CARGO_MANIFEST_DIR"));
-    let root = manifest.join("../..");
+    let root = Path::new(&variable("CARGO_MANIFEST_DIR")).join("../..");
+    let root = root.canonicalize().expect("this crate is two levels below the workspace");
+    for source in SOURCES {
+        println!("cargo:rerun-if-changed={}", root.join(source).display());
+    }
     let target = format!("{}-unknown-linux-musl", variable("CARGO_CFG_TARGET_ARCH"));
-    for path in ["crates/agent", "crates/protocol", "crates/sys", "Cargo.lock", "Cargo.toml"] {
-        println!("cargo::rerun-if-changed={}", root.join(path).display());
-    }
-    ensure_target(&target);
-    let output = PathBuf::from(variable("OUT_DIR"));
-    let directory = output.join("agent-target");
-    let mut cargo = Command::new(variable("CARGO"));
-    cargo
-        .args(["build", "--quiet", "--profile", "agent", "--package", "belljar-agent", "--target", &target])
-        .arg("--manifest-path")
-        .arg(root.join("Cargo.toml"))
-        .arg("--target-dir")
-        .arg(&directory);
-    for (name, _) in std::env::vars_os() {
-        let text = name.to_string_lossy();
-        let outer = text.starts_with("CARGO_") && text != "CARGO_HOME" && !text.starts_with("CARGO_NET")
-            && !text.starts_with("CARGO_REGISTRIES") && !text.starts_with("CARGO_SOURCE") && !text.starts_with("CARGO_HTTP");
-        if outer || text == "RUSTFLAGS" || text.starts_with("RUSTC_W") {
-            cargo.env_remove(&name);
-        }
-    }
-    let status = cargo.status().expect("cargo can be started again");
-    assert!(status.success(), "the agent does not build for {target}");
-    let built = directory.join(&target).join("agent/belljar-agent");
-    std::fs::copy(&built, output.join("agent")).expect("the built agent can be copied");
+    require_target(&target);
+    let agent = build(&root, &target);
+    println!("cargo:rustc-env=BELLJAR_AGENT_PATH={}", agent.display());
 }
 
-/// Without the standard library for a static target nothing can be built; rustup has it.
-fn ensure_target(target: &str) {
-    let rustc = variable("RUSTC");
-    let printed = Command::new(rustc).args(["--print", "target-libdir", "--target", target]).output();
-    let directory = printed.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default();
-    if Path::new(&directory).exists() {
+fn build(root: &Path, target: &str) -> PathBuf {
+    let directory = PathBuf::from(variable("OUT_DIR")).join("agent-target");
+    let mut cargo = Command::new(variable("CARGO"));
+    cargo
+        .args(["build", "--package", "belljar-agent", "--bin", "belljar-agent"])
+        .args(["--profile", PROFILE, "--target", target, "--target-dir"])
+        .arg(&directory)
+        .current_dir(root);
+    // The outer build has a lock file by now, if only because this script runs.
+    if root.join("Cargo.lock").exists() {
+        cargo.arg("--locked");
+    }
+    forget_outer_build(&mut cargo);
+    let status = cargo.status().expect("cargo is running us, so it can be run");
+    assert!(status.success(), "the agent could not be built for {target} (see above)");
+    directory.join(target).join(PROFILE).join("belljar-agent")
+}
+
+/// Takes away what the outer cargo told this script about its own build.
+fn forget_outer_build(cargo: &mut Command) {
+    /// What describes the machine and the user's configuration stays.
+    const KEPT: [&str; 8] = [
+        "CARGO",
+        "CARGO_HOME",
+        "CARGO_NET_OFFLINE",
+        "CARGO_HTTP_",
+        "CARGO_REGISTR",
+        "CARGO_SOURCE_",
+        "CARGO_TERM_",
+        "CARGO_BUILD_JOBS",
+    ];
+    for (name, _) in env::vars_os() {
+        let Some(name) = name.to_str() else { continue };
+        let from_cargo = name.starts_with("CARGO")
+            && !KEPT.iter().any(|kept| match kept.strip_suffix('_') {
+                Some(_) => name.starts_with(kept),
+                None => name == *kept || (*kept == "CARGO_REGISTR" && name.starts_with(kept)),
+            });
+        let from_rustc = matches!(
+            name,
+            "RUSTFLAGS"
+                | "RUSTDOCFLAGS"
+                | "RUSTC"
+                | "RUSTC_WRAPPER"
+                | "RUSTC_WORKSPACE_WRAPPER"
+                | "RUSTC_LINKER"
+                | "TARGET"
+                | "HOST"
+                | "PROFILE"
+                | "OPT_LEVEL"
+                | "DEBUG"
+                | "NUM_JOBS"
+                | "OUT_DIR"
+                | "MAKEFLAGS"
+                | "CLIPPY_ARGS"
+        );
+        if from_cargo || from_rustc {
+            cargo.env_remove(name);
+        }
+    }
+}
+
+/// Makes sure that the standard library for the target is there, by rustup if need be.
+fn require_target(target: &str) {
+    if is_installed(target) {
         return;
     }
     let added = Command::new("rustup").args(["target", "add", target]).status();
-    assert!(
-        added.is_ok_and(|status| status.success()),
-        "the Rust target {target} is needed for the agent; install it with `rustup target add {target}`"
+    let remedy = format!(
+        "the Rust target `{target}` is needed to build the agent; install it with \
+         `rustup target add {target}`, or your distribution's package of Rust's musl libraries"
     );
+    assert!(added.is_ok_and(|status| status.success()) && is_installed(target), "{remedy}");
+}
+
+fn is_installed(target: &str) -> bool {
+    let output = Command::new(variable("RUSTC"))
+        .args(["--print", "target-libdir", "--target", target])
+        .output();
+    output.is_ok_and(|output| {
+        let directory = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        std::fs::read_dir(directory).is_ok_and(|mut entries| {
+            entries.any(|entry| {
+                entry.is_ok_and(|entry| entry.file_name().to_string_lossy().starts_with("libstd-"))
+            })
+        })
+    })
 }
 
 fn variable(name: &str) -> String {
-    std::env::var(name).unwrap_or_else(|_| panic!("cargo sets {name}"))
+    env::var(name).unwrap_or_else(|_| panic!("cargo sets {name}"))
 }

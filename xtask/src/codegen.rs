@@ -1,4 +1,5 @@
-//! Generates `crates/protocol/src/generated.rs` and `crates/protocol/schema/v1.txt` from `agent.proto`.
+//! Generates `crates/protocol/src/generated.rs` and `crates/protocol/schema/v1.txt` from `agent.proto`, and the page of
+//! error codes from their registry.
 //!
 //! The results are checked in, so that building the product needs neither protoc nor this crate.
 
@@ -36,7 +37,19 @@ pub(crate) fn run(root: &Path, mode: Mode) -> Result<()> {
     let code = modules.into_values().collect::<Vec<_>>().concat();
 
     put(&protocol.join("src/generated.rs"), &format!("{HEADER}{code}"), mode)?;
-    put(&frozen_path, &listing, mode)
+    put(&frozen_path, &listing, mode)?;
+    put(&root.join("docs/reference/errors.md"), &error_page(), mode)
+}
+
+fn error_page() -> String {
+    let mut page = String::from(
+        "# Error codes\n\nGenerated from `crates/codes` by `cargo run -p xtask -- codegen`. Codes are stable; the text of a message \
+         may change.\n\n| code | meaning |\n|---|---|\n",
+    );
+    for code in belljar_codes::Code::ALL {
+        page.push_str(&format!("| `{code}` | {} |\n", code.description().trim()));
+    }
+    page
 }
 
 const HEADER: &str =

@@ -33,7 +33,10 @@ pub(crate) fn check_compatible(frozen: &str, listing: &str) -> Result<()> {
     let lost: Vec<&str> =
         frozen.lines().filter(|line| !listing.lines().any(|new| new == *line)).collect();
     if !lost.is_empty() {
-        bail!("the wire schema of version 1 is frozen, these lines went away:\n{}", lost.join("\n"));
+        bail!(
+            "the wire schema of version 1 is frozen, these lines went away:\n{}",
+            lost.join("\n")
+        );
     }
     Ok(())
 }

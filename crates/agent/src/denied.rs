@@ -17,8 +17,10 @@ pub(crate) fn report(name: &[u8]) -> ExitCode {
     // Whether or not it can be reported, the program is not run.
     let _ = tell_agent(name);
     // The name is whatever the caller made of it, so nothing of it may act on a terminal.
-    let shown: String =
-        String::from_utf8_lossy(name).chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+    let shown: String = String::from_utf8_lossy(name)
+        .chars()
+        .map(|c| if c.is_control() { '?' } else { c })
+        .collect();
     eprintln!("belljar: program `{shown}` is not in this sandbox's programs");
     ExitCode::from(NOT_EXECUTABLE)
 }

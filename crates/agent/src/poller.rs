@@ -65,14 +65,16 @@ impl Poller {
                 tv_nsec: timeout.subsec_nanos().into(),
             }
         });
-        let nothing = epoll::Event { flags: EventFlags::empty(), data: epoll::EventData::new_u64(0) };
+        let nothing =
+            epoll::Event { flags: EventFlags::empty(), data: epoll::EventData::new_u64(0) };
         let mut ready = [nothing; BATCH];
         events.clear();
         match epoll::wait(&*self.epoll, &mut ready[..], timeout.as_ref()) {
             Ok(count) => {
-                let known = ready.iter().take(count).filter_map(|event| {
-                    Some((Token::from_number(event.data.u64())?, event.flags))
-                });
+                let known = ready
+                    .iter()
+                    .take(count)
+                    .filter_map(|event| Some((Token::from_number(event.data.u64())?, event.flags)));
                 events.extend(known);
                 Ok(())
             }

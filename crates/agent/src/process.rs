@@ -112,7 +112,8 @@ impl Process {
         let Some(channel) = self.channels.get_mut(index) else { return };
         for _ in 0..READS_AT_ONCE {
             let Some(source) = &channel.source else { return };
-            let room = if may_drop { scratch.len() } else { window.saturating_sub(channel.kept.len()) };
+            let room =
+                if may_drop { scratch.len() } else { window.saturating_sub(channel.kept.len()) };
             let room = room.min(scratch.len());
             if room == 0 {
                 return;
@@ -148,7 +149,8 @@ impl Process {
         for channel in &mut self.channels {
             let wanted = started && (may_drop || channel.kept.len() < window);
             let interest = if wanted { EventFlags::IN } else { EventFlags::empty() };
-            if channel.source.as_mut().is_some_and(|source| source.set_interest(interest).is_err()) {
+            if channel.source.as_mut().is_some_and(|source| source.set_interest(interest).is_err())
+            {
                 channel.source = None;
             }
         }
@@ -238,7 +240,10 @@ impl Process {
             process: self.name.clone(),
             pid: self.pid.map_or(0, |pid| pid.as_raw_nonzero().get().cast_unsigned()),
             running: self.is_running(),
-            exited: self.ended.clone().map(|ended| Exited { dropped_bytes: self.dropped(), ..ended }),
+            exited: self
+                .ended
+                .clone()
+                .map(|ended| Exited { dropped_bytes: self.dropped(), ..ended }),
             stdout_kept_from: stdout.kept.start(),
             stdout_end: stdout.kept.end(),
             stderr_kept_from: stderr.kept.start(),

@@ -1,8 +1,8 @@
 //! What the host asks: one function that reads like the protocol's table of contents.
 
 use belljar_protocol::v1::{
-    Configure, Configured, Done, Frame, Hello, Lease as LeaseMessage, Pong, Start, TreeKill, Welcome,
-    frame::Body, start,
+    Configure, Configured, Done, Frame, Hello, Lease as LeaseMessage, Pong, Start, TreeKill,
+    Welcome, frame::Body, start,
 };
 use belljar_protocol::{MAX_FRAME, negotiate};
 

@@ -62,7 +62,11 @@ impl Events {
             return;
         }
         let name = name.get(..LONGEST_NAME).unwrap_or(name).to_vec();
-        self.waiting.push_back(ProgramDenied { name, pid, lost_before: std::mem::take(&mut self.lost) });
+        self.waiting.push_back(ProgramDenied {
+            name,
+            pid,
+            lost_before: std::mem::take(&mut self.lost),
+        });
     }
 
     pub(crate) fn is_empty(&self) -> bool {

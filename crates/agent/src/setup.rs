@@ -84,7 +84,10 @@ impl Setup {
             path => {
                 let layer = open_layer(path)?;
                 let seen = files(&configure.landlock);
-                (Some(layer), Some(Layered { layer: path.to_vec(), rules: configure.landlock.clone(), seen }))
+                (
+                    Some(layer),
+                    Some(Layered { layer: path.to_vec(), rules: configure.landlock.clone(), seen }),
+                )
             }
         };
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
@@ -136,11 +139,14 @@ impl Setup {
             return Ok((None, capabilities));
         }
         // The kernel takes this number as "leave as it is", which would be the agent's own.
-        if [user.uid, user.gid].into_iter().chain(user.groups.iter().copied()).any(|id| id == u32::MAX) {
+        if [user.uid, user.gid]
+            .into_iter()
+            .chain(user.groups.iter().copied())
+            .any(|id| id == u32::MAX)
+        {
             return Err(Problem::new("user-invalid", "the user number is out of range"));
         }
-        let credentials =
-            Credentials { uid: user.uid, gid: user.gid, groups: user.groups.clone() };
+        let credentials = Credentials { uid: user.uid, gid: user.gid, groups: user.groups.clone() };
         Ok((Some(credentials), capabilities))
     }
 
@@ -264,8 +270,7 @@ mod tests {
     #[test]
     fn a_rule_for_a_missing_path_is_reported() {
         let rule = LandlockRule { path: b"/nonexistent".to_vec(), access: 0 };
-        let (_, walls) =
-            setup(Configure { landlock: vec![rule], ..Configure::default() }).unwrap();
+        let (_, walls) = setup(Configure { landlock: vec![rule], ..Configure::default() }).unwrap();
         if walls.landlock_version > 0 {
             assert_eq!(walls.landlock_missing, [b"/nonexistent"]);
         }

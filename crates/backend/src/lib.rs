@@ -14,8 +14,8 @@ mod spec;
 pub use capabilities::{Enforcement, IsolationClass, Probe, Subject};
 pub use error::{Error, Result};
 pub use spec::{
-    AgentSetup, Counters, LandlockAccess, MountSource, Orphan, ResolvedMount, ResourceLimit, RootSource, Running,
-    SandboxSpec, Stream, TreeKill, UserIds,
+    AgentSetup, Counters, LandlockAccess, MountSource, Orphan, ResolvedMount, ResourceLimit,
+    RootSource, Running, SandboxSpec, Stream, TreeKill, UserIds,
 };
 
 use belljar_policy::SandboxId;

@@ -106,6 +106,10 @@ fn dispatch(cli: Cli) -> Result<Done, Failure> {
             let context = context(Vec::new())?;
             context.block_on(commands::doctor::doctor(&context, &args))
         }
+        Command::Bench(args) => {
+            let context = context(Vec::new())?;
+            context.block_on(commands::bench::bench(&context, &args))
+        }
         Command::Config(args) => commands::config::config(&context(Vec::new())?, &args),
         Command::Completions(args) => commands::completions::completions(&args),
         Command::Version(args) => commands::version::version(&args),

@@ -10,11 +10,9 @@ use belljar_codes::Code;
 use belljar_policy::SandboxName;
 
 use crate::agent::{AgentError, Connection, Identity, configuration};
-use crate::destroy::release;
 use crate::engine::Inner;
 use crate::fault::point;
 use crate::live::{Live, reporter};
-use crate::lock::FileLock;
 use crate::plan::{Plan, network_enforcement};
 use crate::store::{Details, End, EnforcementRecord, SandboxRecord, State, Step};
 use crate::time::{duration_ms, now_ms};
@@ -25,15 +23,8 @@ use crate::{CreateRequest, Error, Result};
 pub(crate) enum Life {
     /// Until it is destroyed or its lease ends.
     Lasting,
-    /// As long as its maker holds its owner lock.
+    /// As long as the engine that made it.
     Ephemeral,
-}
-
-/// A sandbox that was made.
-pub(crate) struct Made {
-    pub(crate) record: SandboxRecord,
-    /// Held by the maker of an ephemeral sandbox.
-    pub(crate) owner: Option<FileLock>,
 }
 
 pub(crate) async fn create(
@@ -41,13 +32,13 @@ pub(crate) async fn create(
     request: &CreateRequest,
     plan: Plan,
     life: Life,
-) -> Result<Made> {
+) -> Result<SandboxRecord> {
     let id = plan.id().clone();
     let owner = match life {
-        Life::Ephemeral => Some(take(&inner.directory.owner_lock(&id))?),
+        Life::Ephemeral => Some(inner.presence.token()?.to_owned()),
         Life::Lasting => None,
     };
-    let lock = take(&inner.directory.sandbox_lock(&id))?;
+    let _lock = inner.lock_transition(&id).await?;
     point("create.locked");
 
     let now = now_ms();
@@ -56,7 +47,7 @@ pub(crate) async fn create(
         name: request.name.as_ref().map(SandboxName::as_str).map(str::to_owned),
         backend: plan.backend.name().to_owned(),
         state: State::Creating,
-        ephemeral: life == Life::Ephemeral,
+        owner,
         created_at: now,
         used_at: now,
         idle_ms: plan.idle.map(duration_ms),
@@ -64,33 +55,22 @@ pub(crate) async fn create(
         failure: None,
         details: plan.details(request, &[]),
     };
-    if let Err(error) = inner.store.reserve(&record).await {
-        release(lock);
-        if let Some(_owner) = owner {
-            release(_owner)
-        }
-        return Err(error);
-    }
+    inner.store.reserve(&record).await?;
     point("create.reserved");
 
-    match build(inner, request, plan, &mut record.details).await {
+    match build(inner, request, plan, life, &mut record.details).await {
         Ok(live) => {
             inner.remember(live);
             record.state = State::Ready;
-            Ok(Made { record, owner })
+            Ok(record)
         }
         Err(error) => {
-            // The backend undoes its own failed start; for every later failure this is the undo.
-            let backend = inner.backends.get(&record.backend)?;
-            let undone = backend.stop(&id).await;
-            let end = End::Failed(describe(&error));
-            if undone.is_ok() && inner.store.end(&id, &end).await.is_ok() {
-                release(lock);
-                if let Some(_owner) = owner {
-                    release(_owner)
-                }
+            // The backend undoes its own failed start; for every later failure this is the undo. Where it fails, the
+            // record stays as it is, and the next recovery finishes the work.
+            let undone = inner.backends.get(&record.backend)?.stop(&id).await;
+            if undone.is_ok() {
+                inner.store.end(&id, &End::Failed(describe(&error))).await?;
             }
-            // Otherwise the record stays as it is, and the next recovery finishes the work.
             Err(error)
         }
     }
@@ -100,10 +80,10 @@ async fn build(
     inner: &Arc<Inner>,
     request: &CreateRequest,
     plan: Plan,
+    life: Life,
     details: &mut Details,
 ) -> Result<Live> {
     let id = plan.id().clone();
-    inner.store.journal(&id, Step::Starting).await?;
     point("create.starting");
     let Plan { backend, spec, environment, workdir, idle, class, .. } = plan;
     let (hostname, programs) = (spec.hostname.clone(), spec.programs.clone());
@@ -127,10 +107,14 @@ async fn build(
     let configure = configuration(running.agent, &identity);
     let connection = Connection::open(running.stream, Some(configure), reporter(inner, &id))
         .map_err(not_configured)?;
-    connection.configured().await.map_err(not_configured)?;
+    // Nobody but its maker knows of an ephemeral sandbox, so its first command may be on the way before the agent has
+    // answered; a configuration that failed then fails the command. Others are only told of what is known to work.
+    if life == Life::Lasting {
+        connection.configured().await.map_err(not_configured)?;
+    }
     point("create.configuring.done");
 
-    inner.store.transition(&id, Step::Ready, State::Ready).await?;
+    inner.store.transition(&id, &[Step::Ready], State::Ready).await?;
     point("create.ready");
     Ok(Live::started(id, backend, connection))
 }
@@ -142,13 +126,6 @@ fn not_configured(error: AgentError) -> Error {
         error => Error::new(Code::StartFailed, "the agent could not be configured")
             .with_source(Error::from(error)),
     }
-}
-
-/// Takes a lock that nobody else can know of yet.
-fn take(path: &std::path::Path) -> Result<FileLock> {
-    FileLock::try_acquire(path)
-        .map_err(|source| Error::state("lock", path, source))?
-        .ok_or_else(|| Error::new(Code::Internal, "a new sandbox's lock was taken"))
 }
 
 /// The whole chain of causes in one line, for the record.

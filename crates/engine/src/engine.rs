@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -19,6 +20,7 @@ use crate::live::Live;
 use crate::lock::FileLock;
 use crate::log::{LogReader, Offsets};
 use crate::plan::Plan;
+use crate::presence::Presence;
 use crate::state_dir::StateDirectory;
 use crate::store::{End, SandboxRecord, SqliteStore, State, Store, Which};
 use crate::{
@@ -27,8 +29,11 @@ use crate::{
 };
 use crate::{artifacts, ensure, explain, layer, leaks, process, recovery, session, template};
 
-/// How long to wait for another process's transition of the same sandbox.
+/// How long another process may be at work on the same sandbox. Longer than any start or stop takes.
 const TRANSITION: Duration = Duration::from_secs(60);
+
+/// A few hundred ends make a megabyte or so of write-ahead log.
+const MAINTAIN_EVERY: u32 = 128;
 
 /// A door to everything below one state directory. Cheap to clone; all clones are the same engine.
 #[derive(Clone)]
@@ -42,8 +47,11 @@ pub(crate) struct Inner {
     pub(crate) backends: Backends,
     pub(crate) audit: Audit,
     pub(crate) background: Background,
+    pub(crate) presence: Presence,
     home: Option<PathBuf>,
     live: Mutex<HashMap<SandboxId, Arc<Live>>>,
+    /// Ends of sandboxes and processes.
+    ends: AtomicU32,
 }
 
 // === impl Engine ===
@@ -55,12 +63,14 @@ impl Engine {
         let store = SqliteStore::open(&directory.database())?;
         let inner = Arc::new(Inner {
             audit: Audit::new(directory.audit()),
+            presence: Presence::new(directory.sessions()),
             directory,
             store: Arc::new(store),
             backends: Backends::new(options.backends),
             background: Background::default(),
             home: options.home,
             live: Mutex::default(),
+            ends: AtomicU32::new(0),
         });
         recovery::recover(&inner).await?;
         let sweeper = Arc::clone(&inner);
@@ -84,9 +94,9 @@ impl Engine {
         let inner = Arc::clone(&self.inner);
         to_the_end(async move {
             let plan = Plan::new(&inner, &request).await?;
-            let made = create(&inner, &request, plan, Life::Lasting).await?;
-            ensure::ensure(&inner, &made.record.id, &request.ensure).await?;
-            Ok(made.record.into())
+            let record = create(&inner, &request, plan, Life::Lasting).await?;
+            ensure::ensure(&inner, &record.id, &request.ensure).await?;
+            Ok(record.into())
         })
         .await
     }
@@ -306,16 +316,36 @@ impl Inner {
         });
     }
 
-    /// Waits until nobody is at work on a sandbox.
-    pub(crate) async fn wait_for_transition(&self, id: &SandboxId) -> Result<()> {
-        let path = self.directory.sandbox_lock(id);
-        match FileLock::acquire(&path, TRANSITION).await {
-            Ok(Some(_)) => Ok(()),
-            Ok(None) => Err(Error::new(
-                Code::SandboxNotReady,
-                format!("sandbox `{id}` has been in the making for too long"),
-            )),
-            Err(source) => Err(Error::state("lock", &path, source)),
+    /// Takes the right to move a sandbox from one state to another, waiting for whoever has it.
+    pub(crate) async fn lock_transition(&self, id: &SandboxId) -> Result<FileLock> {
+        let path = self.directory.transition_lock(id);
+        FileLock::acquire(&path, TRANSITION)
+            .await
+            .map_err(|source| Error::state("lock", &path, source))?
+            .ok_or_else(|| {
+                Error::new(
+                    Code::SandboxNotReady,
+                    format!("another process has been at work on sandbox `{id}` for too long"),
+                )
+                .with_remedy("look for a `belljar` process that hangs, and end it")
+            })
+    }
+
+    /// The same, if nobody has it.
+    pub(crate) fn try_lock_transition(&self, id: &SandboxId) -> Result<Option<FileLock>> {
+        let path = self.directory.transition_lock(id);
+        FileLock::try_acquire(&path).map_err(|source| Error::state("lock", &path, source))
+    }
+
+    /// Counts the end of a sandbox or process; now and then the store is tidied after one.
+    pub(crate) fn count_end(self: &Arc<Self>) {
+        if self.ends.fetch_add(1, Ordering::Relaxed) % MAINTAIN_EVERY == MAINTAIN_EVERY - 1 {
+            let inner = Arc::clone(self);
+            self.background.spawn(async move {
+                if let Err(error) = inner.store.maintain().await {
+                    tracing::debug!(%error, "the store was not tidied");
+                }
+            });
         }
     }
 

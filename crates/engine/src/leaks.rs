@@ -9,7 +9,6 @@ use belljar_backend::Orphan;
 use belljar_policy::{ProcessId, SandboxId};
 
 use crate::engine::Inner;
-use crate::lock::FileLock;
 use crate::recovery;
 use crate::store::Which;
 use crate::{Error, Result};
@@ -52,12 +51,6 @@ async fn look(inner: &Arc<Inner>) -> Result<Vec<Orphan>> {
     let now_known: HashSet<SandboxId> = self::known(inner).await?.into_iter().collect();
     found.retain(|orphan| orphan.sandbox.as_ref().is_none_or(|id| !now_known.contains(id)));
 
-    for path in recovery::stray_locks(inner).await? {
-        // One that is held belongs to a sandbox that is being made.
-        if matches!(FileLock::try_acquire_existing(&path), Ok(Some(_))) {
-            found.push(file("lock", &path));
-        }
-    }
     found.extend(stray_logs(inner).await?);
     found.extend(entries(&inner.directory.trash())?.iter().map(|path| file("trash", path)));
     Ok(found)
@@ -74,8 +67,7 @@ async fn stray_logs(inner: &Inner) -> Result<Vec<Orphan>> {
     for path in entries(&inner.directory.processes())? {
         let id = path.file_name().and_then(|name| ProcessId::parse(name.to_str()?).ok());
         let remembered = match &id {
-            // The directory is made before the record; one that is attended to is not a leak.
-            Some(id) => inner.store.process(id).await?.is_some() || is_attended(&path),
+            Some(id) => inner.store.process(id).await?.is_some(),
             None => false,
         };
         if !remembered {
@@ -83,10 +75,6 @@ async fn stray_logs(inner: &Inner) -> Result<Vec<Orphan>> {
         }
     }
     Ok(found)
-}
-
-fn is_attended(path: &Path) -> bool {
-    !matches!(crate::lock::DirectoryLock::try_acquire(path), Ok(Some(_)))
 }
 
 async fn remove(inner: &Inner, orphan: &Orphan) -> Result<()> {
@@ -98,8 +86,7 @@ async fn remove(inner: &Inner, orphan: &Orphan) -> Result<()> {
     }
     let path = Path::new(&orphan.name);
     // Only what this module itself named: backends remove their own.
-    if !matches!(orphan.kind.as_str(), "lock" | "log" | "trash")
-        || !path.starts_with(inner.directory.root())
+    if !matches!(orphan.kind.as_str(), "log" | "trash") || !path.starts_with(inner.directory.root())
     {
         return Ok(());
     }

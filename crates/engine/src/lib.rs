@@ -37,6 +37,7 @@ mod lock;
 mod log;
 mod mounts;
 mod plan;
+mod presence;
 mod process;
 mod random;
 mod recovery;

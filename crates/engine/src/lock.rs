@@ -76,28 +76,6 @@ impl FileLock {
     }
 }
 
-/// An exclusive lock on a directory that exists; says that somebody attends to what is in it.
-#[derive(Debug)]
-pub(crate) struct DirectoryLock {
-    _directory: File,
-}
-
-impl DirectoryLock {
-    /// `Ok(None)`: held by somebody else, or there is no such directory.
-    pub(crate) fn try_acquire(path: &Path) -> io::Result<Option<Self>> {
-        let directory = match File::open(path) {
-            Ok(directory) => directory,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        match flock(&directory, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(Self { _directory: directory })),
-            Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
-    }
-}
-
 fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
 }
@@ -141,15 +119,5 @@ mod tests {
         let second = waiter.await.unwrap();
         assert!(is_current(&second.file, &path).unwrap());
         assert!(FileLock::try_acquire(&path).unwrap().is_none());
-    }
-
-    #[test]
-    fn directories_can_be_held() {
-        let directory = tempfile::tempdir().unwrap();
-        let first = DirectoryLock::try_acquire(directory.path()).unwrap().unwrap();
-        assert!(DirectoryLock::try_acquire(directory.path()).unwrap().is_none());
-        drop(first);
-        assert!(DirectoryLock::try_acquire(directory.path()).unwrap().is_some());
-        assert!(DirectoryLock::try_acquire(&directory.path().join("none")).unwrap().is_none());
     }
 }

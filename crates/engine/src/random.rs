@@ -18,6 +18,11 @@ pub(crate) fn node() -> String {
     process_id().as_str()[1..=NODE_ID_LENGTH].to_owned()
 }
 
+/// A word that nobody else has.
+pub(crate) fn token() -> String {
+    process_id().as_str()[1..].to_owned()
+}
+
 fn entropy() -> [u8; 16] {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).expect("the kernel gives random bytes once it has booted");

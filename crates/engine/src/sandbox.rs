@@ -117,7 +117,7 @@ impl From<SandboxRecord> for Sandbox {
             labels: details.labels,
             workspace: details.workspace.as_ref().map(Workspace::from),
             user: details.user.parse().unwrap_or_default(),
-            ephemeral: record.ephemeral,
+            ephemeral: record.owner.is_some(),
             stripped_environment: details.stripped_environment,
         }
     }
@@ -199,7 +199,7 @@ mod tests {
             name: None,
             backend: "fake".to_owned(),
             state: State::Ready,
-            ephemeral: false,
+            owner: None,
             created_at: 1000,
             used_at: 5000,
             idle_ms: Some(100),

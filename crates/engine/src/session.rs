@@ -1,12 +1,13 @@
 //! The sandbox of a run: an automatic one that is used again, a named one, one that exists, or one of its own.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use belljar_codes::Code;
 use belljar_policy::SandboxName;
 
 use crate::create::{Life, create};
-use crate::destroy::{destroy, release};
+use crate::destroy::destroy;
 use crate::engine::Inner;
 use crate::ensure::ensure;
 use crate::lock::FileLock;
@@ -17,6 +18,9 @@ use crate::{CreateRequest, Error, Result, Sandbox, SessionRequest};
 
 /// How often a name may turn out to belong to a sandbox that ends at that moment.
 const ATTEMPTS: usize = 8;
+
+/// Whoever tidies up holds a free lock for a moment; only one that is held longer is in use.
+const BLINK: Duration = Duration::from_millis(5);
 
 /// A sandbox that a run may use, for as long as this value lives.
 pub struct Session {
@@ -35,8 +39,6 @@ pub struct Session {
     inner: Arc<Inner>,
     /// Says that the automatic session is busy.
     busy: Option<FileLock>,
-    /// Says that the maker of an ephemeral sandbox is alive.
-    owner: Option<FileLock>,
 }
 
 impl Session {
@@ -51,14 +53,10 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        if let Some(a) = self.busy.take() {
-            release(a)
-        }
         if !self.destroy_after {
             return;
         }
-        let (inner, id, owner) =
-            (Arc::clone(&self.inner), self.sandbox.id.clone(), self.owner.take());
+        let (inner, id) = (Arc::clone(&self.inner), self.sandbox.id.clone());
         // Without a runtime nobody can wait; the next process that opens the state directory sees that the owner is
         // gone.
         if tokio::runtime::Handle::try_current().is_ok() {
@@ -66,7 +64,6 @@ impl Drop for Session {
                 if let Err(error) = destroy(&inner, &id, End::Destroyed(None)).await {
                     tracing::debug!(%error, sandbox = %id, "left for the next recovery");
                 }
-                drop(owner);
             });
         }
     }
@@ -101,11 +98,10 @@ async fn existing(inner: &Arc<Inner>, reference: &str) -> Result<Session> {
 async fn ephemeral(inner: &Arc<Inner>, request: &CreateRequest) -> Result<Session> {
     let plan = Plan::new(inner, request).await?;
     let stripped = plan.stripped_environment.clone();
-    let made = create(inner, request, plan, Life::Ephemeral).await?;
-    let mut session = found(inner, made.record, stripped);
+    let record = create(inner, request, plan, Life::Ephemeral).await?;
+    let mut session = found(inner, record, stripped);
     session.created = true;
     session.destroy_after = true;
-    session.owner = made.owner;
     ensure(inner, &session.sandbox.id, &request.ensure).await?;
     Ok(session)
 }
@@ -114,7 +110,7 @@ async fn automatic(inner: &Arc<Inner>, mut request: CreateRequest) -> Result<Ses
     let plan = Plan::new(inner, &request).await?;
     let name = format!("auto-{}", plan.shape);
     let path = inner.directory.session_lock(&name);
-    let busy = FileLock::try_acquire(&path).map_err(|e| Error::state("lock", &path, e))?;
+    let busy = FileLock::acquire(&path, BLINK).await.map_err(|e| Error::state("lock", &path, e))?;
     let Some(busy) = busy else {
         request.name = None;
         let mut session = ephemeral(inner, &request).await?;
@@ -154,8 +150,8 @@ async fn named_with(
         };
         let stripped = plan.stripped_environment.clone();
         match create(inner, &request, plan, Life::Lasting).await {
-            Ok(made) => {
-                let mut session = found(inner, made.record, stripped);
+            Ok(record) => {
+                let mut session = found(inner, record, stripped);
                 session.created = true;
                 ensure(inner, &session.sandbox.id, &request.ensure).await?;
                 return Ok(session);
@@ -191,7 +187,7 @@ async fn usable(inner: &Arc<Inner>, record: SandboxRecord) -> Result<Option<Sand
             }
         }
         State::Creating => {
-            inner.wait_for_transition(id).await?;
+            drop(inner.lock_transition(id).await?);
             // Its maker may have died instead of finishing.
             settle(inner, id).await?;
             Ok(None)
@@ -215,6 +211,5 @@ fn found(inner: &Arc<Inner>, record: SandboxRecord, stripped: Vec<String>) -> Se
         destroy_after: false,
         inner: Arc::clone(inner),
         busy: None,
-        owner: None,
     }
 }

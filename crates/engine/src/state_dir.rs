@@ -1,10 +1,10 @@
 //! The places in a state directory.
 //!
 //! ```text
-//! belljar.db            the store                      sandboxes/<id>/       the backend's own
-//! processes/<id>/log.*  output of a process            sandboxes/<id>.lock   held during transitions
-//! sessions/<key>.lock   held while a session is used   sessions/<id>.owner   held by the maker of an ephemeral sandbox
-//! templates/            unpacked templates             trash/                on its way out
+//! belljar.db            the store                      sandboxes/<id>/          the backend's own
+//! processes/<id>/log.*  output of a process            locks/<n>                held during transitions
+//! sessions/<key>.lock   held while a session is used   sessions/<token>.engine  held by an engine that owns something
+//! templates/            unpacked templates             trash/                   on its way out
 //! audit.jsonl           what was refused
 //! ```
 
@@ -17,7 +17,11 @@ use belljar_policy::{ProcessId, SandboxId};
 
 use crate::{Error, Result};
 
-const DIRECTORIES: [&str; 5] = ["sandboxes", "processes", "sessions", "templates", "trash"];
+const DIRECTORIES: [&str; 6] =
+    ["locks", "processes", "sandboxes", "sessions", "templates", "trash"];
+
+/// Many times as many as there are transitions at once.
+const TRANSITION_LOCKS: u32 = 1024;
 
 #[derive(Clone, Debug)]
 pub(crate) struct StateDirectory {
@@ -67,12 +71,16 @@ impl StateDirectory {
         self.root.join("audit.jsonl")
     }
 
-    pub(crate) fn sandboxes(&self) -> PathBuf {
-        self.root.join("sandboxes")
-    }
-
-    pub(crate) fn sandbox_lock(&self, id: &SandboxId) -> PathBuf {
-        self.root.join(format!("sandboxes/{id}.lock"))
+    /// The lock to hold while a sandbox moves from one state to another.
+    ///
+    /// One of a fixed number of files that stay: making and removing a file for each sandbox costs more than all the
+    /// rest of its bookkeeping, and two sandboxes that share one only wait for each other for a moment.
+    pub(crate) fn transition_lock(&self, id: &SandboxId) -> PathBuf {
+        let hash = id
+            .as_str()
+            .bytes()
+            .fold(0u32, |hash, byte| hash.wrapping_mul(31).wrapping_add(u32::from(byte)));
+        self.root.join(format!("locks/{}", hash % TRANSITION_LOCKS))
     }
 
     pub(crate) fn sessions(&self) -> PathBuf {
@@ -81,10 +89,6 @@ impl StateDirectory {
 
     pub(crate) fn session_lock(&self, key: &str) -> PathBuf {
         self.root.join(format!("sessions/{key}.lock"))
-    }
-
-    pub(crate) fn owner_lock(&self, id: &SandboxId) -> PathBuf {
-        self.root.join(format!("sessions/{id}.owner"))
     }
 
     pub(crate) fn ensure_lock(&self, id: &SandboxId) -> PathBuf {

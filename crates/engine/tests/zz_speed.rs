@@ -1,24 +1,38 @@
 mod support;
-use support::{Setup, exec};
 use belljar_engine::{CreateRequest, SessionRequest};
 use std::time::Instant;
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+use support::{Setup, exec};
+#[tokio::test]
 async fn speed() {
     let setup = Setup::new().await;
-    let mut times = vec![]; let mut c=vec![]; let mut e=vec![]; let mut d=vec![];
+    let mut times = vec![];
+    let mut c = vec![];
+    let mut e = vec![];
+    let mut d = vec![];
     for _ in 0..400 {
         let t = Instant::now();
-        let s = setup.engine.session(SessionRequest::Ephemeral(CreateRequest::default())).await.unwrap();
+        let s = setup
+            .engine
+            .session(SessionRequest::Ephemeral(CreateRequest::default()))
+            .await
+            .unwrap();
         let t1 = Instant::now();
-        let mut r = exec(&["true"]); r.keep_output=false;
+        let mut r = exec(&["true"]);
+        r.keep_output = false;
         let p = setup.engine.exec(&s.sandbox.id, r).await.unwrap();
         p.wait().await.unwrap();
         let t2 = Instant::now();
         s.end().await.unwrap();
         let t3 = Instant::now();
-        times.push(t3-t); c.push(t1-t); e.push(t2-t1); d.push(t3-t2);
+        times.push(t3 - t);
+        c.push(t1 - t);
+        e.push(t2 - t1);
+        d.push(t3 - t2);
     }
-    for v in [&mut times,&mut c,&mut e,&mut d] { v.sort(); eprintln!("p50 {:?} p95 {:?} p99 {:?}", v[200], v[380], v[396]); }
+    for v in [&mut times, &mut c, &mut e, &mut d] {
+        v.sort();
+        eprintln!("p50 {:?} p95 {:?} p99 {:?}", v[200], v[380], v[396]);
+    }
     let t = Instant::now();
     let eng = setup.second().await;
     eprintln!("open {:?}", t.elapsed());

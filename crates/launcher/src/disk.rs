@@ -44,7 +44,10 @@ pub(crate) fn available() -> bool {
 
 fn make_filesystem_program() -> Option<PathBuf> {
     let directories = ["/sbin", "/usr/sbin", "/usr/local/sbin", "/usr/bin"];
-    directories.iter().map(|directory| Path::new(directory).join("mkfs.ext4")).find(|path| path.exists())
+    directories
+        .iter()
+        .map(|directory| Path::new(directory).join("mkfs.ext4"))
+        .find(|path| path.exists())
 }
 
 /// What distinguishes one empty disk from another.
@@ -74,7 +77,12 @@ pub(crate) struct Disks {
 
 impl Disks {
     /// Makes a disk and mounts it, detached, with an id mapping. Its file has no name: it is gone with the mount.
-    pub(crate) fn make(&mut self, state: &Path, shape: Shape, user_namespace: &OwnedFd) -> Result<OwnedFd> {
+    pub(crate) fn make(
+        &mut self,
+        state: &Path,
+        shape: Shape,
+        user_namespace: &OwnedFd,
+    ) -> Result<OwnedFd> {
         let directory = state.join("disks");
         let blocks = self.empty(&directory, shape)?;
         let file = nameless_file(&directory).stage("disk-create")?;
@@ -167,7 +175,8 @@ fn read_blocks(file: &File) -> io::Result<Blocks> {
     let mut position = 0;
     while let Ok(start) = rustix::fs::seek(file, SeekFrom::Data(position)) {
         let end = rustix::fs::seek(file, SeekFrom::Hole(start))?;
-        let mut data = vec![0; usize::try_from(end - start).map_err(|_| io::ErrorKind::InvalidData)?];
+        let mut data =
+            vec![0; usize::try_from(end - start).map_err(|_| io::ErrorKind::InvalidData)?];
         file.read_exact_at(&mut data, start)?;
         blocks.push((start, data));
         position = end;

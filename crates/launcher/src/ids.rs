@@ -27,7 +27,8 @@ pub(crate) fn outside(range: u32, inside: u32) -> u32 {
 /// Takes a free range for `owner`. The choice starts at a place that depends on the name, so that installations which know
 /// nothing of each other rarely meet.
 pub(crate) fn take(directory: BorrowedFd<'_>, owner: &str) -> io::Result<u32> {
-    let start = owner.bytes().fold(0u32, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte.into()));
+    let start =
+        owner.bytes().fold(0u32, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte.into()));
     for step in 0..COUNT {
         let range = start.wrapping_add(step) % COUNT;
         match symlinkat(owner, directory, range.to_string()) {

@@ -29,7 +29,8 @@ impl Launcher {
         let _held = process.open().ok_or_else(gone)?;
         let namespace = |name: &str| -> Result<OwnedFd> {
             let path = format!("/proc/{}/ns/{name}", process.pid);
-            rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).stage("namespace")
+            rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+                .stage("namespace")
         };
         let (users, mounts) = (namespace("user")?, namespace("mnt")?);
         let range = place::read_range(&sandbox);
@@ -45,7 +46,8 @@ impl Launcher {
                 gid: ids::outside(range, gid),
             })
         };
-        let make = |path: &std::ffi::CStr, mode: u32| Step::MakeDirectory { path: path.to_owned(), mode };
+        let make =
+            |path: &std::ffi::CStr, mode: u32| Step::MakeDirectory { path: path.to_owned(), mode };
         steps.push(Step::Enter { path: c"/run/belljar/private".to_owned() });
         steps.push(Step::Detach { path: c"/workspace".to_owned() });
         steps.extend(act_as(AGENT, AGENT));
@@ -55,7 +57,9 @@ impl Launcher {
         steps.push(make(c"layers/workspace-0/upper", 0o755));
         steps.extend(act_as(0, 0));
         steps.push(make(c"layers/workspace-0/work", 0o700));
-        let option = |key: &std::ffi::CStr, value: &std::ffi::CStr| FsOption::Text(key.to_owned(), value.to_owned());
+        let option = |key: &std::ffi::CStr, value: &std::ffi::CStr| {
+            FsOption::Text(key.to_owned(), value.to_owned())
+        };
         steps.push(Step::NewFilesystem {
             kind: c"overlay".to_owned(),
             options: vec![

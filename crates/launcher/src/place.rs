@@ -51,7 +51,8 @@ impl Place {
     /// Makes the directory of a new sandbox.
     pub(crate) fn create(&self, id: &str) -> Result<()> {
         check_id(id)?;
-        rustix::fs::mkdirat(&self.sandboxes, id, Mode::from_raw_mode(0o700)).stage("sandbox-directory")
+        rustix::fs::mkdirat(&self.sandboxes, id, Mode::from_raw_mode(0o700))
+            .stage("sandbox-directory")
     }
 
     pub(crate) fn open_sandbox(&self, id: &str) -> io::Result<OwnedFd> {
@@ -127,7 +128,8 @@ pub(crate) fn write(sandbox: &OwnedFd, name: &str, text: &str) -> io::Result<()>
 }
 
 fn read(sandbox: &OwnedFd, name: &str) -> Option<String> {
-    let file = rustix::fs::openat(sandbox, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let file =
+        rustix::fs::openat(sandbox, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let mut buffer = [0u8; 64];
     let length = rustix::io::read(&file, &mut buffer[..]).ok()?;
     Some(std::str::from_utf8(&buffer[..length]).ok()?.to_owned())

@@ -39,18 +39,18 @@ const DEVICES: &[&CStr] = &[c"null", c"zero", c"full", c"random", c"urandom", c"
 
 /// Parts of `/proc` that say too much about the host, or act on it. Kernels differ in what they have of it.
 const MASKED_FILES: &[&CStr] = &[
-    c"proc/kcore",          // the host's memory
-    c"proc/kmsg",           // the kernel log
-    c"proc/kallsyms",       // kernel addresses
-    c"proc/keys",           // other users' keys
+    c"proc/kcore",    // the host's memory
+    c"proc/kmsg",     // the kernel log
+    c"proc/kallsyms", // kernel addresses
+    c"proc/keys",     // other users' keys
     c"proc/key-users",
     c"proc/latency_stats",
-    c"proc/timer_list",     // addresses, other processes
+    c"proc/timer_list", // addresses, other processes
     c"proc/timer_stats",
     c"proc/sched_debug",
-    c"proc/interrupts",     // keystroke timing
-    c"proc/sysrq-trigger",  // reboots the host
-    c"proc/config.gz",      // which exploits fit
+    c"proc/interrupts",    // keystroke timing
+    c"proc/sysrq-trigger", // reboots the host
+    c"proc/config.gz",     // which exploits fit
     c"proc/modules",
     c"proc/vmallocinfo",
     c"proc/slabinfo",
@@ -272,9 +272,12 @@ impl Builder<'_> {
 
     fn writable_directories(&mut self, start: &Start) -> Result<()> {
         let covered = start.mounts.iter().any(|mount| mount.target == b"workspace");
-        for (source, target) in
-            [("workspace", "workspace"), ("output", "output"), ("home", "home/user"), ("tmp", "tmp")]
-        {
+        for (source, target) in [
+            ("workspace", "workspace"),
+            ("output", "output"),
+            ("home", "home/user"),
+            ("tmp", "tmp"),
+        ] {
             if source == "workspace" && covered {
                 continue;
             }
@@ -354,7 +357,10 @@ impl Builder<'_> {
             self.push(Step::Affinity { mask });
         }
         if let Some((_, namespace)) = self.prepared.range {
-            self.push(Step::JoinNamespace { descriptor: namespace.as_raw_fd(), kind: CLONE_NEWUSER });
+            self.push(Step::JoinNamespace {
+                descriptor: namespace.as_raw_fd(),
+                kind: CLONE_NEWUSER,
+            });
             self.push(Step::Become { uid: AGENT, gid: AGENT, groups: Groups::Drop });
         }
         self.push(Step::Capabilities { keep: AGENT_CAPABILITIES });
@@ -364,7 +370,8 @@ impl Builder<'_> {
             self.push(Step::Place { descriptor: self.prepared.null.as_raw_fd(), number });
         }
         self.push(Step::Await); // until the launcher has written down which process this is
-        let mut arguments = vec![c"belljar-agent".to_owned(), text(format!("listen={LISTEN}").as_bytes())?];
+        let mut arguments =
+            vec![c"belljar-agent".to_owned(), text(format!("listen={LISTEN}").as_bytes())?];
         self.push(Step::Place { descriptor: self.prepared.listener.as_raw_fd(), number: LISTEN });
         if let Some(cgroup) = self.prepared.cgroup {
             self.push(Step::Place { descriptor: cgroup.as_raw_fd(), number: CGROUP });
@@ -476,7 +483,8 @@ pub(crate) const CLONE_NEWCGROUP: i32 = 0x0200_0000;
 pub(crate) const CLONE_NEWNS: i32 = 0x0002_0000;
 pub(crate) const CLONE_NEWNET: u64 = 0x4000_0000;
 /// Mount, UTS, IPC, PID and network namespaces.
-pub(crate) const NAMESPACES: u64 = 0x0002_0000 | 0x0400_0000 | 0x0800_0000 | 0x2000_0000 | CLONE_NEWNET;
+pub(crate) const NAMESPACES: u64 =
+    0x0002_0000 | 0x0400_0000 | 0x0800_0000 | 0x2000_0000 | CLONE_NEWNET;
 
 fn text(bytes: &[u8]) -> Result<CString> {
     CString::new(bytes).map_err(|_| invalid("nul-in-text"))
@@ -490,7 +498,11 @@ fn invalid(stage: &str) -> Failure {
 fn target(bytes: &[u8]) -> Result<PathBuf> {
     let path = PathBuf::from(OsString::from_vec(bytes.to_vec()));
     let plain = path.components().all(|component| matches!(component, Component::Normal(_)));
-    if plain && path.components().next().is_some() { Ok(path) } else { Err(invalid("mount-target")) }
+    if plain && path.components().next().is_some() {
+        Ok(path)
+    } else {
+        Err(invalid("mount-target"))
+    }
 }
 
 /// The place on the disk that backs a target below one of the writable directories.

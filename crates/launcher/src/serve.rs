@@ -113,7 +113,12 @@ impl Server {
         true
     }
 
-    fn handle(&mut self, serial: u64, ask: Ask, descriptors: Vec<OwnedFd>) -> Result<Option<Answer>> {
+    fn handle(
+        &mut self,
+        serial: u64,
+        ask: Ask,
+        descriptors: Vec<OwnedFd>,
+    ) -> Result<Option<Answer>> {
         if let Ask::Hello { state_directory } = ask {
             let path = PathBuf::from(OsString::from_vec(state_directory));
             let launcher = Launcher::open(path, descriptors)?;

@@ -6,10 +6,12 @@ use belljar_sys::child::{self, Child, CloneOptions};
 use belljar_sys::process::ProcessIdentity;
 use belljar_sys::user_namespace::{self, Mapping, Setgroups};
 use belljar_sys::{cgroup, mount};
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with,
+};
 
-use crate::failure::{Result, Stage};
 use crate::disk::Shape;
+use crate::failure::{Result, Stage};
 use crate::helper::Cell;
 use crate::ids::{self, AGENT};
 use crate::place;
@@ -24,7 +26,12 @@ impl Launcher {
     /// Runs in a helper that sits in its cell's cgroups and network namespace; the sandbox's first process inherits
     /// both. On error the launcher stops the sandbox, which removes whatever had
     /// been made.
-    pub(crate) fn start(&mut self, start: &Start, descriptors: &[OwnedFd], cell: Cell) -> Result<()> {
+    pub(crate) fn start(
+        &mut self,
+        start: &Start,
+        descriptors: &[OwnedFd],
+        cell: Cell,
+    ) -> Result<()> {
         let directory = self.place.open_sandbox(&start.id).stage("sandbox-directory")?;
         let listener = listen_in(&directory).and_then(child::keep_clear).stage("agent-socket")?;
         place::write(&directory, "user", &format!("{} {}", start.uid, start.gid))
@@ -58,7 +65,8 @@ impl Launcher {
             }),
             _ => None,
         };
-        let mount_maps = self.mount_maps(start, descriptors, range.as_ref().map(|(range, _)| *range))?;
+        let mount_maps =
+            self.mount_maps(start, descriptors, range.as_ref().map(|(range, _)| *range))?;
         let root_mapped = range.as_ref().is_some_and(|(_, namespace)| {
             let mut trees = start.root.iter().chain(start.binds.iter().map(|bind| &bind.source));
             trees.all(|tree| {
@@ -68,18 +76,21 @@ impl Launcher {
             })
         });
 
-        let built = plan::build(start, &Prepared {
-            staging: &self.place.path.join("staging"),
-            descriptors,
-            range: range.as_ref().map(|(range, namespace)| (*range, namespace)),
-            mount_maps: &mount_maps,
-            disk: disk.as_ref(),
-            listener: &listener,
-            cgroup: unified.as_ref(),
-            agent: &self.agent,
-            null: &self.null,
-            root_mapped,
-        })?;
+        let built = plan::build(
+            start,
+            &Prepared {
+                staging: &self.place.path.join("staging"),
+                descriptors,
+                range: range.as_ref().map(|(range, namespace)| (*range, namespace)),
+                mount_maps: &mount_maps,
+                disk: disk.as_ref(),
+                listener: &listener,
+                cgroup: unified.as_ref(),
+                agent: &self.agent,
+                null: &self.null,
+                root_mapped,
+            },
+        )?;
         let options = CloneOptions {
             namespaces: match range {
                 // The helper's own network namespace is inherited.
@@ -102,8 +113,16 @@ impl Launcher {
     /// that outlives it.
     fn release(&self, start: &Start, directory: &OwnedFd, child: &Child) -> Result<()> {
         if !self.facts.privileged {
-            let users = Mapping { inside: start.uid, outside: rustix::process::getuid().as_raw(), count: 1 };
-            let groups = Mapping { inside: start.gid, outside: rustix::process::getgid().as_raw(), count: 1 };
+            let users = Mapping {
+                inside: start.uid,
+                outside: rustix::process::getuid().as_raw(),
+                count: 1,
+            };
+            let groups = Mapping {
+                inside: start.gid,
+                outside: rustix::process::getgid().as_raw(),
+                count: 1,
+            };
             user_namespace::write_maps(child.pid, users, groups, Setgroups::Denied)
                 .stage("user-namespace-map")?;
             rustix::io::write(&child.go, b"m").stage("release")?;

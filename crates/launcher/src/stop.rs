@@ -35,9 +35,8 @@ impl Launcher {
             self.cgroups.group(&self.place.group, id).kill();
             return Ok(None);
         };
-        process::kill(&pidfd).map_err(|error| {
-            Failure::new("kill", error.raw_os_error().unwrap_or(0))
-        })?;
+        process::kill(&pidfd)
+            .map_err(|error| Failure::new("kill", error.raw_os_error().unwrap_or(0)))?;
         Ok(Some(Stopping { id: id.to_owned(), pidfd }))
     }
 
@@ -54,9 +53,8 @@ impl Launcher {
             let _ = rustix::thread::nanosleep(&pause);
             removed = group.remove();
         }
-        removed.map_err(|error| {
-            Failure::new("cgroup-remove", error.raw_os_error().unwrap_or(0))
-        })?;
+        removed
+            .map_err(|error| Failure::new("cgroup-remove", error.raw_os_error().unwrap_or(0)))?;
         self.place.discard(id);
         self.has_trash = true;
         Ok(())
@@ -126,5 +124,6 @@ impl Launcher {
 
 /// Cells of a launcher that is at work are its reserve, not something left over.
 fn cell_is_alive(name: &str) -> bool {
-    crate::helper::cell_launcher(name).is_some_and(|pid| std::path::Path::new("/proc").join(pid).exists())
+    crate::helper::cell_launcher(name)
+        .is_some_and(|pid| std::path::Path::new("/proc").join(pid).exists())
 }

@@ -47,49 +47,123 @@ pub enum Step {
     /// Makes every mount private, so that nothing done here is seen outside.
     MakePrivate,
     /// Clones a mount into a slot, detached.
-    OpenTree { from: Source, recursive: bool, to: Slot },
+    OpenTree {
+        from: Source,
+        recursive: bool,
+        to: Slot,
+    },
     /// Puts a descriptor of a detached mount, made by the parent, into a slot.
-    Adopt { descriptor: RawFd, to: Slot },
+    Adopt {
+        descriptor: RawFd,
+        to: Slot,
+    },
     /// Sets attributes of the mount in a slot; with a user namespace, also its id mapping.
-    Attributes { slot: Slot, recursive: bool, set: u64, idmap: Option<RawFd> },
+    Attributes {
+        slot: Slot,
+        recursive: bool,
+        set: u64,
+        idmap: Option<RawFd>,
+    },
     /// Makes a file system and mounts it, detached, into a slot.
-    NewFilesystem { kind: CString, options: Vec<FsOption>, attributes: u64, to: Slot },
+    NewFilesystem {
+        kind: CString,
+        options: Vec<FsOption>,
+        attributes: u64,
+        to: Slot,
+    },
     /// Attaches the mount in a slot at a path of the host.
-    AttachAt { slot: Slot, path: CString },
+    AttachAt {
+        slot: Slot,
+        path: CString,
+    },
     /// Attaches the mount in a slot at a path beneath a directory; no link is followed on the way.
-    AttachBeneath { slot: Slot, root: Slot, path: CString },
+    AttachBeneath {
+        slot: Slot,
+        root: Slot,
+        path: CString,
+    },
     /// Clones a path beneath a directory into a slot; no link is followed on the way.
-    CloneBeneath { root: Slot, path: CString, to: Slot },
+    CloneBeneath {
+        root: Slot,
+        path: CString,
+        to: Slot,
+    },
     /// Opens a directory, relative to the working directory, into a slot.
-    OpenDirectory { path: CString, to: Slot },
-    MakeDirectory { path: CString, mode: u32 },
-    Rename { from: CString, to: CString },
+    OpenDirectory {
+        path: CString,
+        to: Slot,
+    },
+    MakeDirectory {
+        path: CString,
+        mode: u32,
+    },
+    Rename {
+        from: CString,
+        to: CString,
+    },
     /// Acts on files as this user and group from here on, keeping every capability that is permitted.
-    FilesystemIds { uid: u32, gid: u32 },
+    FilesystemIds {
+        uid: u32,
+        gid: u32,
+    },
     /// Changes the working directory.
-    Enter { path: CString },
+    Enter {
+        path: CString,
+    },
     /// Makes the directory in a slot the root and lets go of the old one.
-    PivotRoot { slot: Slot },
+    PivotRoot {
+        slot: Slot,
+    },
     /// Detaches whatever is mounted at a path.
-    Detach { path: CString },
-    Hostname { name: CString },
-    Unshare { flags: i32 },
-    JoinNamespace { descriptor: RawFd, kind: i32 },
+    Detach {
+        path: CString,
+    },
+    Hostname {
+        name: CString,
+    },
+    Unshare {
+        flags: i32,
+    },
+    JoinNamespace {
+        descriptor: RawFd,
+        kind: i32,
+    },
     /// Brings the loopback interface up.
     LoopbackUp,
-    Affinity { mask: u64 },
-    Priority { nice: i32 },
-    Limit { resource: u32, soft: u64, hard: u64 },
+    Affinity {
+        mask: u64,
+    },
+    Priority {
+        nice: i32,
+    },
+    Limit {
+        resource: u32,
+        soft: u64,
+        hard: u64,
+    },
     /// Becomes this user and group, with no supplementary groups where that can be changed.
-    Become { uid: u32, gid: u32, groups: Groups },
+    Become {
+        uid: u32,
+        gid: u32,
+        groups: Groups,
+    },
     /// Keeps exactly these capabilities, across `exec` too.
-    Capabilities { keep: u64 },
+    Capabilities {
+        keep: u64,
+    },
     NoNewPrivileges,
     NewSession,
     /// Copies a descriptor to a number that survives `exec`.
-    Place { descriptor: RawFd, number: RawFd },
+    Place {
+        descriptor: RawFd,
+        number: RawFd,
+    },
     /// Runs the program behind a descriptor.
-    Exec { descriptor: RawFd, arguments: Strings, environment: Strings },
+    Exec {
+        descriptor: RawFd,
+        arguments: Strings,
+        environment: Strings,
+    },
 }
 
 /// Whether supplementary groups can be dropped (not in a user namespace where `setgroups` is denied).
@@ -393,13 +467,7 @@ fn execute(step: &Step, slots: &mut [RawFd; SLOTS], go: RawFd) -> Result<(), i32
         Step::LoopbackUp => {
             let socket = call(
                 libc::SYS_socket,
-                [
-                    libc::AF_INET as usize,
-                    (libc::SOCK_DGRAM | libc::SOCK_CLOEXEC) as usize,
-                    0,
-                    0,
-                    0,
-                ],
+                [libc::AF_INET as usize, (libc::SOCK_DGRAM | libc::SOCK_CLOEXEC) as usize, 0, 0, 0],
             )?;
             let request = uapi::InterfaceFlags::loopback_up();
             let result = call(
@@ -419,10 +487,7 @@ fn execute(step: &Step, slots: &mut [RawFd; SLOTS], go: RawFd) -> Result<(), i32
         )),
         Step::Limit { resource, soft, hard } => {
             let limit = [*soft, *hard];
-            done(call(
-                libc::SYS_prlimit64,
-                [0, *resource as usize, limit.as_ptr() as usize, 0, 0],
-            ))
+            done(call(libc::SYS_prlimit64, [0, *resource as usize, limit.as_ptr() as usize, 0, 0]))
         }
         Step::Become { uid, gid, groups } => {
             if *groups == Groups::Drop {
@@ -479,10 +544,7 @@ fn keep_capabilities(keep: u64) -> Result<(), i32> {
     }
     let header = uapi::CapabilityHeader::default();
     let data = uapi::CapabilityData::split(keep);
-    call(
-        libc::SYS_capset,
-        [ptr::from_ref(&header) as usize, data.as_ptr() as usize, 0, 0, 0],
-    )?;
+    call(libc::SYS_capset, [ptr::from_ref(&header) as usize, data.as_ptr() as usize, 0, 0, 0])?;
     let ambient = libc::PR_CAP_AMBIENT as usize;
     call(libc::SYS_prctl, [ambient, libc::PR_CAP_AMBIENT_CLEAR_ALL as usize, 0, 0, 0])?;
     for capability in 0..64u64 {

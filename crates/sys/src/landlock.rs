@@ -145,7 +145,8 @@ mod tests {
         for access in [Access::ReadExecute, Access::ReadWrite, Access::Devices] {
             assert_eq!(access.rights() & (MAKE_CHAR | MAKE_BLOCK), 0, "{access:?}");
         }
-        let made = REMOVE_DIR | REMOVE_FILE | MAKE_DIR | MAKE_REG | MAKE_SOCK | MAKE_FIFO | MAKE_SYM;
+        let made =
+            REMOVE_DIR | REMOVE_FILE | MAKE_DIR | MAKE_REG | MAKE_SOCK | MAKE_FIFO | MAKE_SYM;
         assert_eq!(Access::ReadWrite.rights() & made, made);
         assert_eq!(Access::Devices.rights() & made, 0);
         assert_eq!(Access::ReadExecute.rights() & (made | WRITE_FILE), 0);

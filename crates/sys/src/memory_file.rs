@@ -10,12 +10,15 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 pub fn sealed_executable(name: &CStr, content: &[u8]) -> io::Result<OwnedFd> {
     let wanted = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     // Kernels before 6.3 do not know MFD_EXEC and make every memory file executable.
-    let file = memfd_create(name, wanted | MemfdFlags::EXEC)
-        .or_else(|_| memfd_create(name, wanted))?;
+    let file =
+        memfd_create(name, wanted | MemfdFlags::EXEC).or_else(|_| memfd_create(name, wanted))?;
     let mut file = std::fs::File::from(file);
     file.write_all(content)?;
     let file = OwnedFd::from(file);
-    fcntl_add_seals(&file, SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE)?;
+    fcntl_add_seals(
+        &file,
+        SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE,
+    )?;
     Ok(file)
 }
 

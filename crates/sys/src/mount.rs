@@ -48,7 +48,11 @@ pub fn map_ids(tree: &OwnedFd, user_namespace: BorrowedFd<'_>) -> io::Result<()>
 }
 
 /// Mounts a block device's file system, detached; the mount is nosuid and nodev.
-pub fn device(kind: &CStr, device: &CStr, options: &[(&CStr, Option<&CStr>)]) -> io::Result<OwnedFd> {
+pub fn device(
+    kind: &CStr,
+    device: &CStr,
+    options: &[(&CStr, Option<&CStr>)],
+) -> io::Result<OwnedFd> {
     let context = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_set_string(&context, c"source", device)?;
     for (key, value) in options {

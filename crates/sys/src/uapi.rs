@@ -88,8 +88,11 @@ impl CapabilityData {
     /// The same set in all three places.
     #[must_use]
     pub fn split(set: u64) -> [Self; 2] {
-        [set as u32, (set >> 32) as u32]
-            .map(|half| Self { effective: half, permitted: half, inheritable: half })
+        [set as u32, (set >> 32) as u32].map(|half| Self {
+            effective: half,
+            permitted: half,
+            inheritable: half,
+        })
     }
 }
 

@@ -20,7 +20,8 @@ pub fn create(users: Mapping, groups: Mapping) -> io::Result<OwnedFd> {
     let options =
         CloneOptions { namespaces: libc::CLONE_NEWUSER as u64, ..CloneOptions::default() };
     let holder = plan.spawn(&options)?;
-    let made = write_maps(holder.pid, users, groups, Setgroups::Allowed).and_then(|()| open(holder.pid));
+    let made =
+        write_maps(holder.pid, users, groups, Setgroups::Allowed).and_then(|()| open(holder.pid));
     // Dropping `go` would end the holder too; killing it also covers a holder that is stopped.
     let ended = crate::process::kill(&holder.pidfd);
     let _ = rustix::process::waitid(
@@ -38,7 +39,12 @@ pub enum Setgroups {
 }
 
 /// Writes the id maps of the user namespace that a process is in.
-pub fn write_maps(pid: i32, users: Mapping, groups: Mapping, setgroups: Setgroups) -> io::Result<()> {
+pub fn write_maps(
+    pid: i32,
+    users: Mapping,
+    groups: Mapping,
+    setgroups: Setgroups,
+) -> io::Result<()> {
     if setgroups == Setgroups::Denied {
         std::fs::write(format!("/proc/{pid}/setgroups"), "deny")?;
     }

@@ -59,7 +59,11 @@ pub struct Filter(Vec<libc::sock_filter>);
 /// Where the child's standard streams lead.
 #[derive(Clone, Copy, Debug)]
 pub enum Streams<'a> {
-    Descriptors { input: BorrowedFd<'a>, output: BorrowedFd<'a>, error: BorrowedFd<'a> },
+    Descriptors {
+        input: BorrowedFd<'a>,
+        output: BorrowedFd<'a>,
+        error: BorrowedFd<'a>,
+    },
     /// The terminal side of a pseudo-terminal: all three, and the controlling terminal.
     Terminal(BorrowedFd<'a>),
 }
@@ -206,7 +210,11 @@ const MAX_INSTRUCTIONS: usize = 4096;
 
 impl Confinement {
     /// Puts the calling process behind these walls, for good. Everything but the working directory and `exec`.
-    pub fn apply(&self, credentials: Option<&Credentials>, capabilities: u64) -> Result<(), Failed> {
+    pub fn apply(
+        &self,
+        credentials: Option<&Credentials>,
+        capabilities: u64,
+    ) -> Result<(), Failed> {
         child::limit(self)?;
         child::become_user(credentials, capabilities)?;
         child::wall_in(self)?;
@@ -221,10 +229,8 @@ impl Launch<'_> {
     ///
     /// The parent must wait for the child, whose number therefore stays its own until then.
     pub fn spawn(&self) -> io::Result<Pid> {
-        let mut arguments = uapi::CloneArgs {
-            exit_signal: libc::SIGCHLD as u64,
-            ..uapi::CloneArgs::default()
-        };
+        let mut arguments =
+            uapi::CloneArgs { exit_signal: libc::SIGCHLD as u64, ..uapi::CloneArgs::default() };
         if let Some(cgroup) = self.cgroup {
             arguments.flags |= uapi::CLONE_INTO_CGROUP;
             arguments.cgroup = cgroup.as_raw_fd() as u64;
@@ -401,9 +407,12 @@ mod tests {
 
     #[test]
     fn drops_every_capability() {
-        let text =
-            run(&["grep", "-E", "^(CapEff|CapPrm|CapInh|CapAmb|NoNewPrivs)", "/proc/self/status"], &["/bin/grep"], "/")
-                .unwrap();
+        let text = run(
+            &["grep", "-E", "^(CapEff|CapPrm|CapInh|CapAmb|NoNewPrivs)", "/proc/self/status"],
+            &["/bin/grep"],
+            "/",
+        )
+        .unwrap();
         let values: Vec<&str> =
             text.lines().filter_map(|line| line.split_whitespace().nth(1)).collect();
         let none = "0000000000000000";

@@ -52,11 +52,15 @@ fn a_killed_create_leaves_nothing(belljar: &Installation) {
         let _ = wait_until(PROMPT, || (count() > 0).then_some(()));
         let _ = wait_until(Duration::from_millis(2 * round), || None::<()>);
         create.kill();
-        let listed = belljar.run(["list", "--json"]).expect_success().json();
-        for sandbox in listed.as_array().into_iter().flatten() {
-            let state = sandbox["state"].as_str().unwrap_or_default();
-            assert_eq!(state, "ready", "neither finished nor rolled back: {sandbox}");
-        }
+        // What the launcher was doing when its caller died may take a moment to end.
+        let mut unsettled = Vec::new();
+        let settled = wait_until(PROMPT, || {
+            let listed = belljar.run(["list", "--json"]).expect_success().json();
+            unsettled = listed.as_array().cloned().unwrap_or_default();
+            unsettled.retain(|sandbox| sandbox["state"] != "ready");
+            unsettled.is_empty().then_some(())
+        });
+        assert!(settled.is_some(), "neither finished nor rolled back: {unsettled:?}");
         belljar.destroy_all();
         belljar.assert_nothing_left();
     }
@@ -123,11 +127,11 @@ fn destroying_ends_running_commands(belljar: &Installation) {
 fn refused_sandboxes_leave_nothing(belljar: &Installation) {
     let missing = belljar.work().join("missing").display().to_string();
     let taken = belljar.create(&["--name", "taken"]);
-    let (absent, shadow) = (format!("{missing}:/data"), "/etc:/data".to_owned());
+    let (absent, shadow) = (format!("{missing}:/data"), "/etc:/data:ro".to_owned());
     let rootfs = format!("rootfs:{missing}");
     let cases: &[(&[&str], &str)] = &[
         (&["--template", "nothing"], "template-not-found"),
-        (&["--template", &rootfs], "template-not-found"),
+        (&["--template", &rootfs], "mount-source-unusable"),
         (&["--workspace", &missing], "mount-source-unusable"),
         (&["--mount", &absent], "mount-source-unusable"),
         (&["--mount", &shadow], "mount-source-protected"),

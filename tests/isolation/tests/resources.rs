@@ -14,7 +14,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use belljar_isolation::{Report, raw};
-use belljar_testkit::{Installation, Mode, Sandbox, matrix, wait_until};
+use belljar_testkit::{Installation, Mode, Sandbox, matrix, skip, wait_until};
 use common::{PROBE, expect_sealed, number, probe, report, run, text};
 use serde_json::Value;
 
@@ -79,7 +79,10 @@ fn asked_process_limits_hold(belljar: &Installation) {
     let report = report_in(&answer);
     assert!(number(&report, "made") < 40, "{report}");
     assert!(number(&report, "made") > 20, "the agent and its helpers took most of it: {report}");
-    expect_limit(&answer, "pids-exhausted");
+    if belljar.mode() == Mode::Root {
+        // The kernel counts refusals in a control group only; RLIMIT_NPROC leaves no trace.
+        expect_limit(&answer, "pids-exhausted");
+    }
 }
 
 fn memory_ends_in_oom_for_this_sandbox_only(belljar: &Installation) {
@@ -142,8 +145,11 @@ fn a_full_disk_is_full_for_this_sandbox_only(belljar: &Installation) {
         assert!(number(&report, "written") <= 64 * MIB, "{place}: {report}");
         assert!(number(&report, "written") > 16 * MIB, "{place}: {report}");
         assert!(report.twin.iter().all(|twin| twin.outcome.as_str() == "allowed"), "{report}");
-        expect_limit(&answer, "disk-full");
     }
+    let line = "head -c 200m /dev/zero > /workspace/full";
+    let answer = sandbox.exec_with(&["--json"], ["sh", "-c", line]).json();
+    expect_limit(&answer, "disk-full");
+    sandbox.exec(["rm", "/workspace/full"]).expect_success();
     // One quota for all places together.
     let line = "head -c 48m /dev/zero > /workspace/a && head -c 48m /dev/zero > /tmp/b";
     let both = sandbox.exec(["sh", "-c", line]);
@@ -278,17 +284,22 @@ fn a_spinning_sandbox_leaves_the_rest(belljar: &Installation) {
 
     // One processor each: four busy threads next door do not take from one thread here.
     let (greedy, neighbour) = (belljar.create(&["--cpus", "1"]), belljar.create(&["--cpus", "1"]));
-    let spin = greedy.start_with(&[], [PROBE, "spin", "5000", "4"]);
-    let inside = |_| probe(&neighbour, "spin", &["1000", "1"]);
-    // The machine may have been busy with something else for a moment: the best of three counts.
-    let shares = (0..3)
-        .map(inside)
-        .map(|report| number(&report, "cpu_us") as f64 / number(&report, "wall_us") as f64);
-    let best = shares.fold(0.0, f64::max);
+    let share_of =
+        |report: &Report| number(report, "cpu_us") as f64 / number(report, "wall_us") as f64;
+    let neighbours_share = || share_of(&probe(&neighbour, "spin", &["500", "1"]));
+    let quiet = wait_until(Duration::from_secs(20), || (neighbours_share() > 0.97).then_some(()));
+    if quiet.is_none() {
+        return skip(
+            "a_spinning_sandbox_leaves_the_rest",
+            "the machine is busy with something else",
+        );
+    }
+    let spin = greedy.start_with(&[], [PROBE, "spin", "4000", "4"]);
+    // Something else may wake up for a moment: the best of four counts.
+    let best = (0..4).map(|_| neighbours_share()).fold(0.0, f64::max);
     assert!(best >= 0.9, "the neighbour got {best:.2} of its processor");
     let greedy = report_of(&spin.finish().expect_success().text());
-    let share = number(&greedy, "cpu_us") as f64 / number(&greedy, "wall_us") as f64;
-    assert!(share < 1.15, "one processor was {share:.2}: {greedy}");
+    assert!(share_of(&greedy) < 1.15, "one processor was {:.2}: {greedy}", share_of(&greedy));
 }
 
 fn huge_arguments_are_carried_or_refused(belljar: &Installation) {

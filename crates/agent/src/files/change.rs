@@ -4,7 +4,10 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 
 use belljar_protocol::v1::{ChangeMode, MakeDirectory, Move, Remove};
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, RenameFlags, chmod, mkdir, renameat_with, stat, unlinkat};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, RawDir, RenameFlags, chmod, mkdir, renameat_with, stat,
+    unlinkat,
+};
 use rustix::io::Errno;
 
 use super::list::open_directory;
@@ -49,10 +52,12 @@ fn is_directory(path: &[u8]) -> bool {
 
 pub(super) fn move_file(request: &Move) -> Result {
     let flags = if request.replace { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
-    renameat_with(CWD, request.from.as_slice(), CWD, request.to.as_slice(), flags).map_err(|errno| {
-        let concerned = if errno == Errno::EXIST { &request.to } else { &request.from };
-        Problem::file("rename", concerned, errno)
-    })
+    renameat_with(CWD, request.from.as_slice(), CWD, request.to.as_slice(), flags).map_err(
+        |errno| {
+            let concerned = if errno == Errno::EXIST { &request.to } else { &request.from };
+            Problem::file("rename", concerned, errno)
+        },
+    )
 }
 
 pub(super) fn change_mode(request: &ChangeMode) -> Result {
@@ -79,7 +84,9 @@ pub(super) fn remove(request: &Remove) -> Result {
 /// Removes everything in a directory. Links are removed, never followed.
 fn empty(directory: &OwnedFd, path: &[u8], depth: usize) -> Result {
     if depth > DEEPEST {
-        return Err(Problem::new("too-deep", "too many directories in each other").at("remove").about(path));
+        return Err(Problem::new("too-deep", "too many directories in each other")
+            .at("remove")
+            .about(path));
     }
     loop {
         let names = some_names(directory).map_err(|errno| Problem::file("list", path, errno))?;

@@ -5,7 +5,9 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use belljar_protocol::v1::{Entries, Kind, List, Metadata, ReadFile, Stat as StatRequest, frame::Body};
+use belljar_protocol::v1::{
+    Entries, Kind, List, Metadata, ReadFile, Stat as StatRequest, frame::Body,
+};
 use rustix::fs::{Mode, OFlags, ResolveFlags, Stat, fgetxattr, fstat, openat2};
 use rustix::io::Errno;
 

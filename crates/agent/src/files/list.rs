@@ -6,8 +6,8 @@
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 
-use belljar_protocol::v1::{Entries, Kind, List, Metadata};
 use belljar_protocol::MAX_FRAME;
+use belljar_protocol::v1::{Entries, Kind, List, Metadata};
 use rustix::fs::{CWD, Mode, OFlags, RawDir, openat};
 use rustix::io::Errno;
 
@@ -126,11 +126,7 @@ fn walk(
 }
 
 /// The smallest names of a directory that are not below `from`, sorted.
-fn smallest_names(
-    directory: &OwnedFd,
-    from: Option<&[u8]>,
-    wanted: usize,
-) -> Result<Vec<Vec<u8>>> {
+fn smallest_names(directory: &OwnedFd, from: Option<&[u8]>, wanted: usize) -> Result<Vec<Vec<u8>>> {
     let mut names: Vec<Vec<u8>> = Vec::new();
     let mut space = vec![MaybeUninit::uninit(); 32 * 1024];
     let mut listing = RawDir::new(directory, &mut space);

@@ -40,7 +40,11 @@ pub(super) fn describe(directory: impl AsFd, name: &[u8], shown: &[u8], stat: &S
 }
 
 /// Like `describe`, for a name in a directory; `None` if it has gone.
-pub(super) fn describe_entry(directory: impl AsFd, name: &[u8], shown: &[u8]) -> Result<Option<(Metadata, Stat)>> {
+pub(super) fn describe_entry(
+    directory: impl AsFd,
+    name: &[u8],
+    shown: &[u8],
+) -> Result<Option<(Metadata, Stat)>> {
     match statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => Ok(Some((describe(&directory, name, shown, &stat), stat))),
         Err(Errno::NOENT) => Ok(None),
@@ -63,5 +67,8 @@ fn kind(stat: &Stat) -> Kind {
 fn modified(stat: &Stat) -> i64 {
     let nanoseconds = i64::try_from(stat.st_mtime_nsec).unwrap_or(0);
     #[allow(clippy::useless_conversion)] // The field's type differs between architectures.
-    i64::try_from(stat.st_mtime).unwrap_or(0).saturating_mul(1_000_000_000).saturating_add(nanoseconds)
+    i64::try_from(stat.st_mtime)
+        .unwrap_or(0)
+        .saturating_mul(1_000_000_000)
+        .saturating_add(nanoseconds)
 }

@@ -11,8 +11,7 @@ use super::worker::Channel;
 use crate::failure::{Problem, Result};
 
 /// Opening must never wait for a writer, make a terminal ours, or start a device.
-pub(super) const CAREFULLY: OFlags =
-    OFlags::NONBLOCK.union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
+pub(super) const CAREFULLY: OFlags = OFlags::NONBLOCK.union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
 pub(super) fn read(channel: &mut Channel<'_>, request: &ReadFile) -> Result<Body> {
     let path = request.path.as_slice();
@@ -54,6 +53,8 @@ pub(super) fn require_regular(file: &OwnedFd, path: &[u8]) -> Result<u64> {
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => Ok(stat.st_size.try_into().unwrap_or(0)),
         FileType::Directory => Err(Problem::file("open", path, Errno::ISDIR)),
-        _ => Err(Problem::new("not-a-file", "only regular files have contents").at("open").about(path)),
+        _ => Err(Problem::new("not-a-file", "only regular files have contents")
+            .at("open")
+            .about(path)),
     }
 }

@@ -36,9 +36,9 @@ pub(super) fn run(
     let mut channel = Channel { socket, decoder: Decoder::new() };
     let answer = match confine() {
         Ok(()) => perform(&mut channel, context, request),
-        Err(failed) => Err(Problem::new("start-failed", "")
-            .at(failed.stage.as_str())
-            .because(failed.errno)),
+        Err(failed) => {
+            Err(Problem::new("start-failed", "").at(failed.stage.as_str()).because(failed.errno))
+        }
     };
     let answer = answer.unwrap_or_else(Body::from);
     // If nobody listens any more, nobody needs the answer.

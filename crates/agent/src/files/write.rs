@@ -2,7 +2,9 @@
 
 use std::os::fd::OwnedFd;
 
-use belljar_protocol::v1::{Acknowledge, Channel as Which, Data, Done, WriteFile, frame::Body, write_file};
+use belljar_protocol::v1::{
+    Acknowledge, Channel as Which, Data, Done, WriteFile, frame::Body, write_file,
+};
 use rustix::fs::{Mode, OFlags, ftruncate};
 use rustix::io::Errno;
 

@@ -148,6 +148,8 @@ impl Agent {
 
     pub(crate) fn list_processes(&self) -> ProcessList {
         let shown = |process: &&Process| process.not_started.is_none() && !process.forgotten;
-        ProcessList { processes: self.processes.values().filter(shown).map(Process::state).collect() }
+        ProcessList {
+            processes: self.processes.values().filter(shown).map(Process::state).collect(),
+        }
     }
 }

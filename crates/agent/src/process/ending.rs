@@ -201,8 +201,7 @@ fn sweep(agent: &Agent) -> bool {
     let ours = agent.children.keys();
     let mut theirs = all.clone();
     procfs::retain_below(&mut theirs, &ours);
-    let is_safe =
-        |pid: i32| ours.contains(&pid) || theirs.iter().any(|entry| entry.pid == pid);
+    let is_safe = |pid: i32| ours.contains(&pid) || theirs.iter().any(|entry| entry.pid == pid);
     let mut any = false;
     for entry in all.iter().filter(|entry| !is_safe(entry.pid)) {
         if let Some(pid) = rustix::process::Pid::from_raw(entry.pid) {

@@ -38,7 +38,15 @@ impl Feed {
     }
 
     fn new(target: Option<Watched>, terminal: bool) -> Self {
-        Self { target, queue: Vec::new(), taken: 0, ending: false, received: 0, offset: 0, terminal }
+        Self {
+            target,
+            queue: Vec::new(),
+            taken: 0,
+            ending: false,
+            received: 0,
+            offset: 0,
+            terminal,
+        }
     }
 
     /// Bytes that the host has sent and the target has not taken.

@@ -184,7 +184,8 @@ mod tests {
 
     #[test]
     fn relative_directories_start_at_the_configured_one() {
-        for (given, expected) in [("", "/workspace"), ("/x", "/x"), ("sub/dir", "/workspace/sub/dir")]
+        for (given, expected) in
+            [("", "/workspace"), ("/x", "/x"), ("sub/dir", "/workspace/sub/dir")]
         {
             let start = Start { working_directory: given.into(), ..argv(&[b"ls"]) };
             let plan = Plan::new(&setup(), &start).unwrap();

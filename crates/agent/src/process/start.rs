@@ -61,7 +61,8 @@ impl Agent {
         }
         let plan = Plan::new(setup, start)?;
         let key = self.new_id();
-        let (pipes, ends) = self.open_pipes(key, start).map_err(|error| exhausted("pipe", &error))?;
+        let (pipes, ends) =
+            self.open_pipes(key, start).map_err(|error| exhausted("pipe", &error))?;
         let (pid, tree) = self.launch(key, &plan, ends)?;
         let status = self.poller.own(pipes.status, Token::Status(key));
         let mut process = Process {
@@ -128,7 +129,12 @@ impl Agent {
         true
     }
 
-    fn launch(&mut self, key: u32, plan: &Plan, ends: Ends) -> Result<(Option<rustix::process::Pid>, Tree)> {
+    fn launch(
+        &mut self,
+        key: u32,
+        plan: &Plan,
+        ends: Ends,
+    ) -> Result<(Option<rustix::process::Pid>, Tree)> {
         let setup = self.setup.as_ref().expect("checked by the caller");
         let mut launch = Launch {
             program: &plan.program,
@@ -147,8 +153,9 @@ impl Agent {
         }
         match (&mut self.cgroups, setup.tree_kill) {
             (Some(cgroups), TreeKill::Cgroup) => {
-                let cgroup =
-                    cgroups.take().map_err(|error| Problem::system("start-failed", "cgroup", &error))?;
+                let cgroup = cgroups
+                    .take()
+                    .map_err(|error| Problem::system("start-failed", "cgroup", &error))?;
                 launch.cgroup = Some(cgroup.directory());
                 let spawned = self.oom_score.raised(|| launch.spawn());
                 match spawned {
@@ -169,8 +176,14 @@ impl Agent {
                     SocketFlags::CLOEXEC,
                     None,
                 );
-                let (ours, theirs) = pair.map_err(|errno| exhausted("socketpair", &errno.into()))?;
-                let mut kept = vec![ends.output.as_fd(), ends.status.as_fd(), theirs.as_fd(), setup.null.as_fd()];
+                let (ours, theirs) =
+                    pair.map_err(|errno| exhausted("socketpair", &errno.into()))?;
+                let mut kept = vec![
+                    ends.output.as_fd(),
+                    ends.status.as_fd(),
+                    theirs.as_fd(),
+                    setup.null.as_fd(),
+                ];
                 kept.extend(ends.input.as_ref().map(AsFd::as_fd));
                 kept.extend(ends.error.as_ref().map(AsFd::as_fd));
                 kept.extend(setup.confinement.landlock.as_ref().map(AsFd::as_fd));
@@ -195,11 +208,17 @@ impl Agent {
             let (master, terminal) = self.open_terminal(start, size)?;
             let writer = rustix::io::fcntl_dupfd_cloexec(&master, 3)?;
             let pipes = Pipes {
-                channels: [Channel::new(self.poller.own(master, Token::Output(key))), Channel::default()],
+                channels: [
+                    Channel::new(self.poller.own(master, Token::Output(key))),
+                    Channel::default(),
+                ],
                 input: Feed::terminal(self.poller.own(writer, Token::Input(key))),
                 status,
             };
-            return Ok((pipes, Ends { input: None, output: terminal, error: None, status: status_end }));
+            return Ok((
+                pipes,
+                Ends { input: None, output: terminal, error: None, status: status_end },
+            ));
         }
         let (output, output_end) = open_pipe()?;
         let (error, error_end) = open_pipe()?;
@@ -220,8 +239,12 @@ impl Agent {
             input,
             status,
         };
-        let ends =
-            Ends { input: input_end, output: output_end, error: Some(error_end), status: status_end };
+        let ends = Ends {
+            input: input_end,
+            output: output_end,
+            error: Some(error_end),
+            status: status_end,
+        };
         Ok((pipes, ends))
     }
 

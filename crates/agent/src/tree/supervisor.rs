@@ -150,8 +150,7 @@ pub(crate) fn supervise(forked: &Forked, socket: &OwnedFd, launch: &Launch<'_>) 
 /// without a signal.
 fn wait(socket: &OwnedFd, signals: &SignalDescriptor, killing: bool) {
     let pause = Timespec { tv_sec: 0, tv_nsec: 2_000_000 };
-    let mut descriptors =
-        vec![PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN)];
+    let mut descriptors = vec![PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN)];
     if !killing {
         descriptors.push(PollFd::new(socket, PollFlags::IN));
     }

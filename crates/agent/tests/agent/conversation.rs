@@ -28,7 +28,9 @@ fn hangs_up_on_whoever_does_not_greet() {
     ] {
         let mut host = agent.connect_raw();
         host.send(0, body);
-        assert!(matches!(host.receive(), Some((0, Body::Failure(failure))) if failure.code == code));
+        assert!(
+            matches!(host.receive(), Some((0, Body::Failure(failure))) if failure.code == code)
+        );
         assert_eq!(host.receive(), None);
     }
 }
@@ -95,7 +97,9 @@ fn an_unknown_request_is_refused_on_its_stream() {
     let mut host = agent.connect();
     // Stream 7, field 1000 with an empty message: a request of some later version.
     host.send_bytes(&[5, 0, 0, 0, 0x08, 7, 0xc2, 0x3e, 0]);
-    assert!(matches!(host.receive_on(7), Body::Failure(failure) if failure.code == "unknown-request"));
+    assert!(
+        matches!(host.receive_on(7), Body::Failure(failure) if failure.code == "unknown-request")
+    );
     let failure = host.ask_failing(Body::Pong(Pong {}));
     assert_eq!(failure.code, "invalid-argument");
 }
@@ -104,7 +108,9 @@ fn an_unknown_request_is_refused_on_its_stream() {
 fn streams_have_numbers_of_their_own() {
     let (_agent, mut host) = Agent::configured();
     host.send(0, Body::Start(argv(&["true"])));
-    assert!(matches!(host.receive_on(0), Body::Failure(failure) if failure.code == "invalid-argument"));
+    assert!(
+        matches!(host.receive_on(0), Body::Failure(failure) if failure.code == "invalid-argument")
+    );
     let (stream, _) = host.start(&argv(&["sleep", "1000"]));
     host.send(stream, Body::Start(Start { process: "other".into(), ..argv(&["true"]) }));
     let Body::Failure(failure) = host.receive_on(stream) else { panic!("not refused") };

@@ -1,9 +1,9 @@
 //! File requests.
 
 use belljar_protocol::v1::{
-    Acknowledge, Cancel, Change, ChangeMode, Configure, Data, Done, Failure, Kind, List, MakeDirectory,
-    Metadata, Move, ReadFile, Remove, Root, Stat, Watch, WriteFile, change::What, frame::Body,
-    write_file::Mode,
+    Acknowledge, Cancel, Change, ChangeMode, Configure, Data, Done, Failure, Kind, List,
+    MakeDirectory, Metadata, Move, ReadFile, Remove, Root, Stat, Watch, WriteFile, change::What,
+    frame::Body, write_file::Mode,
 };
 
 use crate::host::{Agent, Host, WINDOW, configuration};
@@ -103,8 +103,10 @@ impl Host {
 #[test]
 fn contents_go_in_and_come_out() {
     let (agent, mut host) = agent();
-    let content: Vec<u8> = (0..1_000_000u32).map(|number| (number.wrapping_mul(number) >> 7) as u8).collect();
-    let request = WriteFile { make_parents: true, permissions: 0o600, ..write("a/b/c", Mode::Truncate) };
+    let content: Vec<u8> =
+        (0..1_000_000u32).map(|number| (number.wrapping_mul(number) >> 7) as u8).collect();
+    let request =
+        WriteFile { make_parents: true, permissions: 0o600, ..write("a/b/c", Mode::Truncate) };
     assert_eq!(host.write_file(request, &content), Ok(1_000_000));
     assert!(std::fs::read(agent.path("a/b/c")).unwrap() == content);
     assert!(host.read_file(read("a/b/c")).unwrap() == content);
@@ -326,10 +328,13 @@ fn the_workspace_layer_shows_what_an_overlay_keeps() {
     }
     let list = List { root: root.into(), depth: 9, ..List::default() };
     let (names, _) = host.list(list);
-    let names: Vec<&str> = names.iter().map(String::as_str).filter(|name| *name != "gone").collect();
+    let names: Vec<&str> =
+        names.iter().map(String::as_str).filter(|name| *name != "gone").collect();
     assert_eq!(names, ["opaque", "plain", "plain/file", "plain/link", "up"]);
     // It is read, never written.
     let stream = host.request(Body::WriteFile(write("plain/file", Mode::Truncate)));
     host.send(stream, Body::Data(Data { data: vec![], end: true }));
-    assert!(matches!(host.receive_on(stream), Body::Failure(failure) if failure.code == "not-found"));
+    assert!(
+        matches!(host.receive_on(stream), Body::Failure(failure) if failure.code == "not-found")
+    );
 }

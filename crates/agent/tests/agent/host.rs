@@ -9,10 +9,11 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use belljar_protocol::v1::{
-    Acknowledge, Argv, Channel, Configure, Exited, Failure, Frame, Hello, Start, Terminal, TreeKill,
-    User, frame::Body, start,
+    Acknowledge, Argv, Channel, Configure, Exited, Failure, Frame, Hello, Start, Terminal,
+    TreeKill, User, frame::Body, start,
 };
 use belljar_protocol::{Decoder, encode};
+use rustix::process::Signal;
 
 /// Longer than anything here takes on a busy machine; a test that reaches it has found a hang.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -23,6 +24,8 @@ pub(crate) const AGENT: &str = env!("CARGO_BIN_EXE_belljar-agent");
 pub(crate) struct Agent {
     pub(crate) child: Child,
     pub(crate) directory: PathBuf,
+    /// What ends it: its own leave-taking, or the end of whoever it was started by.
+    stop: Signal,
 }
 
 /// One connection to it.
@@ -42,7 +45,7 @@ pub(crate) struct Run {
 
 impl Agent {
     pub(crate) fn start() -> Self {
-        Self::start_by(|listen| {
+        Self::start_by(Signal::TERM, |listen| {
             let mut command = Command::new(AGENT);
             command.arg0("belljar-agent").arg(listen);
             command
@@ -50,7 +53,7 @@ impl Agent {
     }
 
     /// Starts an agent by a command that is made from its `listen` argument.
-    pub(crate) fn start_by(command: impl FnOnce(String) -> Command) -> Self {
+    pub(crate) fn start_by(stop: Signal, command: impl FnOnce(String) -> Command) -> Self {
         static COUNT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         let number = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let name = format!("belljar-agent-test-{}-{number}", std::process::id());
@@ -61,7 +64,7 @@ impl Agent {
         rustix::io::fcntl_setfd(&inherited, rustix::io::FdFlags::empty()).unwrap();
         let mut command = command(format!("listen={}", inherited.as_raw_fd()));
         let child = command.stdin(Stdio::null()).spawn().unwrap();
-        Self { child, directory }
+        Self { child, directory, stop }
     }
 
     /// An agent that has been configured by `configuration`, and a connection to it.
@@ -102,7 +105,7 @@ impl Agent {
 impl Drop for Agent {
     fn drop(&mut self) {
         let pid = rustix::process::Pid::from_child(&self.child);
-        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        let _ = rustix::process::kill_process(pid, self.stop);
         let _ = self.child.wait();
         let _ = std::fs::remove_dir_all(&self.directory);
     }

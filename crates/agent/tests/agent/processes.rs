@@ -1,8 +1,8 @@
 //! Starting programs, their output, input, signals and ends.
 
 use belljar_protocol::v1::{
-    Acknowledge, Cancel, Channel, Done, Forget, Input, Kill, ListProcesses, Ping, Pong, Start, User,
-    frame::Body, kill::Scope,
+    Acknowledge, Cancel, Channel, Done, Forget, Input, Kill, ListProcesses, Ping, Pong, Start,
+    User, frame::Body, kill::Scope,
 };
 
 use crate::host::{Agent, Run, WINDOW, argv, shell};
@@ -74,8 +74,7 @@ fn says_why_a_program_does_not_start() {
     std::fs::copy(&plain, &executable).unwrap();
     std::fs::set_permissions(&executable, std::os::unix::fs::PermissionsExt::from_mode(0o755))
         .unwrap();
-    let directory =
-        |path: &str| Start { working_directory: path.into(), ..argv(&["true"]) };
+    let directory = |path: &str| Start { working_directory: path.into(), ..argv(&["true"]) };
     let long = "x".repeat(140_000);
     for (start, code, stage) in [
         (argv(&["no-such-program"]), "program-not-found", "exec"),
@@ -250,7 +249,8 @@ fn refuses_signals_that_are_none() {
 #[test]
 fn a_cancelled_process_may_say_goodbye() {
     let (_agent, mut host) = Agent::configured();
-    let start = shell("exec 2>&-; trap 'echo bye; exit 7' TERM; echo ready; while :; do sleep 0.01; done");
+    let start =
+        shell("exec 2>&-; trap 'echo bye; exit 7' TERM; echo ready; while :; do sleep 0.01; done");
     let (stream, _) = host.start(&start);
     host.read_until(stream, "ready\n");
     let cancel = Body::Cancel(Cancel { process: start.process.clone(), grace_ms: 60_000 });

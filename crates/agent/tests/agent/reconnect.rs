@@ -38,7 +38,8 @@ fn no_byte_is_lost_when_a_host_comes_back() {
 fn processes_go_on_without_a_host() {
     let (agent, mut host) = Agent::configured();
     let done = agent.path("done");
-    let start = shell(&format!("read x < {0}.go; echo out; echo err >&2; touch {0}", done.display()));
+    let start =
+        shell(&format!("read x < {0}.go; echo out; echo err >&2; touch {0}", done.display()));
     let go = agent.path("done.go");
     rustix::fs::mknodat(
         rustix::fs::CWD,

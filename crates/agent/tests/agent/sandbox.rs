@@ -42,10 +42,8 @@ fn a_hard_lease_ends_a_busy_sandbox() {
 
 #[test]
 fn memory_above_the_watch_is_the_end() {
-    let (_agent, mut host) = Agent::configured_with(Configure {
-        memory_watch_bytes: 64 << 20,
-        ..configuration()
-    });
+    let (_agent, mut host) =
+        Agent::configured_with(Configure { memory_watch_bytes: 64 << 20, ..configuration() });
     // `tail` keeps everything until its input ends.
     let run = host.run(&shell("head -c 300000000 /dev/zero | tail -c 290000000 | wc -c"));
     assert!(run.exited.memory_exceeded);
@@ -72,10 +70,8 @@ fn usage_counts_what_runs_and_what_ran() {
 
 #[test]
 fn a_program_outside_the_list_is_denied_and_reported() {
-    let (_agent, mut host) = Agent::configured_with(Configure {
-        programs: vec!["echo".into()],
-        ..configuration()
-    });
+    let (_agent, mut host) =
+        Agent::configured_with(Configure { programs: vec!["echo".into()], ..configuration() });
     let stream = host.request(Body::Start(argv(&["curl", "http://x"])));
     let mut denied = None;
     let mut failed = None;

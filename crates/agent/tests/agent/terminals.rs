@@ -7,7 +7,9 @@ use crate::host::{Agent, shell, terminal};
 #[test]
 fn a_terminal_has_a_size_and_can_be_resized() {
     let (_agent, mut host) = Agent::configured();
-    let start = terminal("tty; stty size; trap 'stty size' WINCH; echo ready; until read x; do :; done; echo done $x");
+    let start = terminal(
+        "tty; stty size; trap 'stty size' WINCH; echo ready; until read x; do :; done; echo done $x",
+    );
     let (stream, _) = host.start(&start);
     let text = host.read_until(stream, "ready\r\n");
     assert!(text.starts_with("/dev/pts/") && text.contains("30 100\r\n"), "{text}");

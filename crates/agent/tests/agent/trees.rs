@@ -37,8 +37,7 @@ fn a_daemon_outlives_a_process_that_ends_in_time() {
     let daemon = read_pid(&agent.path("daemon"));
     assert_eq!(host.finish(stream).code(), 0);
     assert!(is_alive(daemon));
-    let kill =
-        Kill { process: start.process.clone(), signal: 9, scope: Scope::Tree.into() };
+    let kill = Kill { process: start.process.clone(), signal: 9, scope: Scope::Tree.into() };
     assert!(matches!(host.ask(Body::Kill(kill)), Body::Done(_)));
     eventually("the daemon ends", || !is_alive(daemon));
 }
@@ -46,7 +45,10 @@ fn a_daemon_outlives_a_process_that_ends_in_time() {
 #[test]
 fn a_process_that_leaves_on_request_takes_its_tree_along() {
     let (agent, mut host) = Agent::configured();
-    let line = format!("exec 2>&-; {}; trap 'exit 0' TERM; echo up; while :; do sleep 0.05; done", daemon(&agent));
+    let line = format!(
+        "exec 2>&-; {}; trap 'exit 0' TERM; echo up; while :; do sleep 0.05; done",
+        daemon(&agent)
+    );
     let start = shell(&line);
     let (stream, _) = host.start(&start);
     let daemon = read_pid(&agent.path("daemon"));
@@ -66,7 +68,8 @@ fn a_killed_supervisor_takes_its_tree_along() {
     let daemon = read_pid(&agent.path("daemon"));
     // What a workload of the same user could do.
     let stat = std::fs::read_to_string(format!("/proc/{main}/stat")).unwrap();
-    let supervisor: i32 = stat.rsplit(')').next().unwrap().split(' ').nth(2).unwrap().parse().unwrap();
+    let supervisor: i32 =
+        stat.rsplit(')').next().unwrap().split(' ').nth(2).unwrap().parse().unwrap();
     assert_ne!(supervisor as u32, agent.child.id());
     let supervisor = rustix::process::Pid::from_raw(supervisor).unwrap();
     rustix::process::kill_process(supervisor, rustix::process::Signal::KILL).unwrap();
@@ -83,7 +86,8 @@ fn a_stopped_supervisor_does_not_save_its_tree() {
     let (stream, main) = host.start(&start);
     let daemon = read_pid(&agent.path("daemon"));
     let stat = std::fs::read_to_string(format!("/proc/{main}/stat")).unwrap();
-    let supervisor: i32 = stat.rsplit(')').next().unwrap().split(' ').nth(2).unwrap().parse().unwrap();
+    let supervisor: i32 =
+        stat.rsplit(')').next().unwrap().split(' ').nth(2).unwrap().parse().unwrap();
     let supervisor = rustix::process::Pid::from_raw(supervisor).unwrap();
     rustix::process::kill_process(supervisor, rustix::process::Signal::STOP).unwrap();
     let kill = Kill { process: start.process.clone(), signal: 9, scope: Scope::Tree.into() };

@@ -52,10 +52,13 @@ impl Cgroup {
 
 impl Drop for Cgroup {
     fn drop(&mut self) {
-        for child in self.children() {
-            let _ = std::fs::remove_dir(child);
-        }
-        let _ = std::fs::remove_dir(&self.0);
+        // The agent's namespace ends a moment after the agent.
+        eventually("the cgroup is empty", || {
+            for child in self.children() {
+                let _ = std::fs::remove_dir(child);
+            }
+            std::fs::remove_dir(&self.0).is_ok()
+        });
     }
 }
 
@@ -73,9 +76,17 @@ fn pid_one(configure: Configure) -> Option<(Cgroup, Agent, Host)> {
         return None;
     };
     let directory = cgroup.open();
-    let agent = Agent::start_by(|listen| {
+    let agent = Agent::start_by(rustix::process::Signal::KILL, |listen| {
         let mut command = Command::new("unshare");
-        command.args(["--pid", "--mount", "--uts", "--fork", "--kill-child", "--mount-proc", AGENT]);
+        command.args([
+            "--pid",
+            "--mount",
+            "--uts",
+            "--fork",
+            "--kill-child",
+            "--mount-proc",
+            AGENT,
+        ]);
         command.arg(listen).arg(format!("cgroup={}", directory.as_raw_fd()));
         command
     });
@@ -117,7 +128,10 @@ fn a_program_is_someone_else_without_any_power() {
         "kill -9 1; cat /proc/1/environ; ls /proc/1/fd; cat /proc/1/mem; echo still here",
     ));
     assert_eq!(run.out(), "still here\n");
-    assert_eq!(run.err().lines().count(), 4, "{}", run.err());
+    let refused = run.err().lines().filter(|line| {
+        line.contains("Permission denied") || line.contains("Operation not permitted")
+    });
+    assert_eq!(refused.count(), 4, "{}", run.err());
 }
 
 #[test]
@@ -125,7 +139,10 @@ fn root_keeps_only_what_was_named() {
     let chown = 1 << 0;
     let configure = Configure { root_capabilities: chown, ..sealed() };
     let Some((_cgroup, _agent, mut host)) = pid_one(configure) else { return };
-    let start = Start { user: Some(user(0)), ..shell("id -u; grep -E '^Cap(Prm|Eff|Bnd)' /proc/self/status") };
+    let start = Start {
+        user: Some(user(0)),
+        ..shell("id -u; grep -E '^Cap(Prm|Eff|Bnd)' /proc/self/status")
+    };
     let run = host.run(&start);
     assert!(run.out().starts_with("0\n"));
     for line in run.out().lines().skip(1) {
@@ -219,10 +236,12 @@ fn files_are_reached_as_the_user() {
     let write = WriteFile { path: secret, ..WriteFile::default() };
     assert_eq!(host.ask_failing(Body::WriteFile(write)).code, "permission-denied");
     let own = agent.path("own").to_str().unwrap().as_bytes().to_vec();
-    let stream = host.request(Body::WriteFile(WriteFile { path: own.clone(), ..WriteFile::default() }));
+    let stream =
+        host.request(Body::WriteFile(WriteFile { path: own.clone(), ..WriteFile::default() }));
     host.send(stream, Body::Data(belljar_protocol::v1::Data { data: vec![1], end: true }));
     assert!(matches!(host.receive_on(stream), Body::Done(_)));
-    let Body::Metadata(metadata) = host.ask(Body::Stat(Stat { path: own, ..Stat::default() })) else {
+    let Body::Metadata(metadata) = host.ask(Body::Stat(Stat { path: own, ..Stat::default() }))
+    else {
         panic!()
     };
     assert_eq!((metadata.uid, metadata.gid, metadata.mode), (UID, UID, 0o644));
@@ -231,14 +250,16 @@ fn files_are_reached_as_the_user() {
 #[test]
 fn landlock_allows_what_rules_say() {
     let agent_directory = std::env::temp_dir();
-    let rule = |path: &str, access: Access| LandlockRule { path: path.into(), access: access.into() };
+    let rule =
+        |path: &str, access: Access| LandlockRule { path: path.into(), access: access.into() };
     let landlock = vec![
         rule("/", Access::ReadExecute),
         rule(agent_directory.to_str().unwrap(), Access::ReadWrite),
         rule("/dev", Access::Devices),
         rule("/no/such/path", Access::ReadWrite),
     ];
-    let configure = Configure { landlock, user: Some(user(0)), root_capabilities: 1 << 1, ..sealed() };
+    let configure =
+        Configure { landlock, user: Some(user(0)), root_capabilities: 1 << 1, ..sealed() };
     let Some((_cgroup, agent, mut host)) = pid_one(configure) else { return };
     let run = host.run(&shell(&format!(
         "cd {}; mkdir a b && echo x > a/f && mv a/f b/f && cat b/f; echo y > /dev/null && echo device; \

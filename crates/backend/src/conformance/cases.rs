@@ -63,9 +63,20 @@ async fn the_root_is_read_only_and_the_work_directories_are_not(bench: &Bench<'_
     bench
         .with(bench.spec(), async |sandbox| {
             for directory in ["/workspace", "/tmp", "/output", "/home/user", "/dev/shm"] {
-                sandbox.agent.succeed(&format!("echo x > {directory}/file && rm {directory}/file")).await?;
+                sandbox
+                    .agent
+                    .succeed(&format!("echo x > {directory}/file && rm {directory}/file"))
+                    .await?;
             }
-            for path in ["/file", "/usr/file", "/etc/passwd", "/usr/bin/sh", "/dev/file", "/run/file", "/proc/sys/kernel/core_pattern"] {
+            for path in [
+                "/file",
+                "/usr/file",
+                "/etc/passwd",
+                "/usr/bin/sh",
+                "/dev/file",
+                "/run/file",
+                "/proc/sys/kernel/core_pattern",
+            ] {
                 sandbox.agent.fail(&format!("echo x > {path}")).await?;
             }
             Ok(())
@@ -79,7 +90,15 @@ async fn nothing_of_the_host_is_visible(bench: &Bench<'_>) -> Outcome {
     let outcome = bench
         .with(bench.spec(), async |sandbox| {
             sandbox.agent.fail(&format!("cat {}", marker.display())).await?;
-            for path in ["/etc/shadow", "/root/.ssh", "/var/run/docker.sock", "/run/docker.sock", "/dev/kmsg", "/dev/mem", "/sys/kernel"] {
+            for path in [
+                "/etc/shadow",
+                "/root/.ssh",
+                "/var/run/docker.sock",
+                "/run/docker.sock",
+                "/dev/kmsg",
+                "/dev/mem",
+                "/sys/kernel",
+            ] {
                 sandbox.agent.fail(&format!("test -e {path}")).await?;
             }
             let homes = sandbox.agent.succeed("ls /home").await?;
@@ -98,9 +117,13 @@ async fn processes_of_the_host_are_invisible_and_the_first_is_ours(bench: &Bench
             let count: u32 = seen.trim().parse().map_err(text)?;
             ensure((2..=8).contains(&count), || format!("{count} processes are visible"))?;
             sandbox.agent.succeed("test -d /proc/1").await?;
-            for attempt in ["kill -9 1", "cat /proc/1/environ", "ls /proc/1/fd", "readlink /proc/1/exe"] {
+            for attempt in
+                ["kill -9 1", "cat /proc/1/environ", "ls /proc/1/fd", "readlink /proc/1/exe"]
+            {
                 let ended = sandbox.agent.shell(attempt).await?;
-                ensure(ended.code != Some(0) || attempt.starts_with("kill"), || format!("`{attempt}`: {ended:?}"))?;
+                ensure(ended.code != Some(0) || attempt.starts_with("kill"), || {
+                    format!("`{attempt}`: {ended:?}")
+                })?;
             }
             // Signals to the first process are denied or ignored; either way it still answers.
             sandbox.agent.succeed("sh -c 'kill -0 $$'").await.map(|_| ())
@@ -111,7 +134,8 @@ async fn processes_of_the_host_are_invisible_and_the_first_is_ours(bench: &Bench
 async fn the_network_has_no_interface_but_loopback(bench: &Bench<'_>) -> Outcome {
     bench
         .with(bench.spec(), async |sandbox| {
-            let interfaces = sandbox.agent.succeed("tail -n +3 /proc/net/dev | cut -d: -f1").await?;
+            let interfaces =
+                sandbox.agent.succeed("tail -n +3 /proc/net/dev | cut -d: -f1").await?;
             ensure(interfaces.trim() == "lo", || format!("interfaces: {interfaces}"))?;
             let routes = sandbox.agent.succeed("tail -n +2 /proc/net/route").await?;
             ensure(routes.is_empty(), || format!("routes: {routes}"))
@@ -134,7 +158,12 @@ async fn the_workload_has_no_privilege(bench: &Bench<'_>) -> Outcome {
                 ensure(status.contains(line), || format!("`{line}` is not in {status}"))?;
             }
             ensure(status.trim_end().ends_with("\n1000"), || format!("not uid 1000: {status}"))?;
-            for attempt in ["mount -t tmpfs none /tmp", "unshare -U true", "chroot / true", "mknod /tmp/null c 1 3"] {
+            for attempt in [
+                "mount -t tmpfs none /tmp",
+                "unshare -U true",
+                "chroot / true",
+                "mknod /tmp/null c 1 3",
+            ] {
                 sandbox.agent.fail(attempt).await?;
             }
             Ok(())
@@ -147,11 +176,16 @@ async fn a_writable_root_takes_changes_and_the_template_stays(bench: &Bench<'_>)
     spec.writable_root = true;
     spec.user = crate::UserIds { uid: 0, gid: 0 };
     if let Err(refusal) = bench.backend.plan(&spec).await {
-        return ensure(refusal.code == Code::NotEnforceable && refusal.remedy.is_some(), || format!("{refusal:?}"));
+        return ensure(refusal.code == Code::NotEnforceable && refusal.remedy.is_some(), || {
+            format!("{refusal:?}")
+        });
     }
     bench
         .with(spec, async |sandbox| {
-            sandbox.agent.succeed("echo x > /usr/belljar-conformance && echo y > /belljar-conformance").await?;
+            sandbox
+                .agent
+                .succeed("echo x > /usr/belljar-conformance && echo y > /belljar-conformance")
+                .await?;
             sandbox.agent.succeed("rm /usr/bin/env && test ! -e /usr/bin/env").await.map(|_| ())
         })
         .await?;
@@ -195,7 +229,10 @@ async fn the_workspace_layer_keeps_changes_and_can_be_reset(bench: &Bench<'_>) -
     spec.mounts = vec![mount];
     bench
         .with(spec, async |sandbox| {
-            sandbox.agent.succeed("cd / && echo after > /workspace/given && echo x > /workspace/new").await?;
+            sandbox
+                .agent
+                .succeed("cd / && echo after > /workspace/given && echo x > /workspace/new")
+                .await?;
             let seen = sandbox.agent.succeed("cat /workspace/given").await?;
             ensure(seen == "after\n", || seen.clone())?;
             bench.backend.reset_workspace_layer(&sandbox.id).await.map_err(text)?;
@@ -214,10 +251,13 @@ async fn memory_is_limited_and_the_kill_is_counted(bench: &Bench<'_>) -> Outcome
     bench
         .with(spec, async |sandbox| {
             sandbox.agent.succeed("head -c 8m /dev/zero | tail -c 8m | wc -c").await?;
-            let ended = sandbox.agent.shell("head -c 400m /dev/zero | tail -c 399m | wc -c").await?;
+            let ended =
+                sandbox.agent.shell("head -c 400m /dev/zero | tail -c 399m | wc -c").await?;
             let counted = bench.backend.counters(&sandbox.id).await.map_err(text)?.oom_kills > 0;
             ensure(ended.stdout.trim() != "418381824", || "399 MiB fit into 64 MiB".to_owned())?;
-            ensure(counted || ended.memory_exceeded, || format!("nobody counted the kill of {ended:?}"))?;
+            ensure(counted || ended.memory_exceeded, || {
+                format!("nobody counted the kill of {ended:?}")
+            })?;
             sandbox.agent.succeed("true").await.map(|_| ())
         })
         .await
@@ -244,13 +284,20 @@ async fn the_disk_is_limited_in_bytes_and_inodes(bench: &Bench<'_>) -> Outcome {
     spec.limits = spec.limits.with_disk(32 << 20);
     bench
         .with(spec, async |sandbox| {
-            sandbox.agent.succeed("head -c 4m /dev/zero > /workspace/small && rm /workspace/small").await?;
+            sandbox
+                .agent
+                .succeed("head -c 4m /dev/zero > /workspace/small && rm /workspace/small")
+                .await?;
             let full = sandbox.agent.fail("head -c 100m /dev/zero > /workspace/large").await?;
             ensure(full.stderr.contains("No space left"), || format!("{full:?}"))?;
             sandbox.agent.succeed("rm /workspace/large").await?;
             let many = sandbox
                 .agent
-                .run("i=0; while [ $i -lt 4000 ]; do : > /workspace/f$i || exit 9; i=$((i+1)); done", b"", 30_000)
+                .run(
+                    "i=0; while [ $i -lt 4000 ]; do : > /workspace/f$i || exit 9; i=$((i+1)); done",
+                    b"",
+                    30_000,
+                )
                 .await?;
             ensure(many.code != Some(0), || "4000 files fit into 2048 inodes".to_owned())
         })
@@ -289,7 +336,9 @@ async fn a_second_connection_is_served(bench: &Bench<'_>) -> Outcome {
         .with(bench.spec(), async |sandbox| {
             let second = bench.backend.connect(&sandbox.id).await.map_err(text)?;
             drop(second);
-            ensure(bench.backend.is_alive(&sandbox.id).await.map_err(text)?, || "not alive".to_owned())?;
+            ensure(bench.backend.is_alive(&sandbox.id).await.map_err(text)?, || {
+                "not alive".to_owned()
+            })?;
             sandbox.agent.succeed("true").await.map(|_| ())
         })
         .await
@@ -301,8 +350,12 @@ async fn an_id_in_use_is_refused_and_its_sandbox_lives_on(bench: &Bench<'_>) -> 
     second.id = first.id.clone();
     bench
         .with(first, async |sandbox| {
-            ensure(bench.backend.start(second).await.is_err(), || "the id was given twice".to_owned())?;
-            ensure(bench.backend.is_alive(&sandbox.id).await.map_err(text)?, || "the first one died".to_owned())?;
+            ensure(bench.backend.start(second).await.is_err(), || {
+                "the id was given twice".to_owned()
+            })?;
+            ensure(bench.backend.is_alive(&sandbox.id).await.map_err(text)?, || {
+                "the first one died".to_owned()
+            })?;
             sandbox.agent.succeed("true").await.map(|_| ())
         })
         .await
@@ -337,7 +390,9 @@ async fn what_cannot_be_enforced_is_refused_before_anything_is_made(bench: &Benc
     let id = spec.id.clone();
     match bench.backend.plan(&spec).await {
         Ok(_) => return Ok(()), // it can be enforced here; the egress suite shows that it is
-        Err(error) => ensure(error.code == Code::NotEnforceable && error.remedy.is_some(), || format!("{error:?}"))?,
+        Err(error) => ensure(error.code == Code::NotEnforceable && error.remedy.is_some(), || {
+            format!("{error:?}")
+        })?,
     }
     ensure(bench.backend.start(spec).await.is_err(), || "it started all the same".to_owned())?;
     ensure(!bench.backend.is_alive(&id).await.map_err(text)?, || "something is alive".to_owned())

@@ -28,7 +28,11 @@ pub(crate) struct Ended {
 }
 
 impl Agent {
-    pub(crate) async fn configure(stream: Stream, setup: &AgentSetup, user: UserIds) -> Result<Self, String> {
+    pub(crate) async fn configure(
+        stream: Stream,
+        setup: &AgentSetup,
+        user: UserIds,
+    ) -> Result<Self, String> {
         let mut agent = Self { stream, decoder: Decoder::default(), next_stream: 1 };
         let hello = v1::Hello { oldest_version: 1, newest_version: 1 };
         agent.send(0, Body::Hello(hello)).await?;
@@ -50,16 +54,29 @@ impl Agent {
     /// Runs a shell line that must succeed; returns what it printed.
     pub(crate) async fn succeed(&mut self, line: &str) -> Result<String, String> {
         let ended = self.shell(line).await?;
-        if ended.code == Some(0) { Ok(ended.stdout) } else { Err(format!("`{line}` ended with {ended:?}")) }
+        if ended.code == Some(0) {
+            Ok(ended.stdout)
+        } else {
+            Err(format!("`{line}` ended with {ended:?}"))
+        }
     }
 
     /// Runs a shell line that must fail.
     pub(crate) async fn fail(&mut self, line: &str) -> Result<Ended, String> {
         let ended = self.shell(line).await?;
-        if ended.code == Some(0) { Err(format!("`{line}` succeeded: {ended:?}")) } else { Ok(ended) }
+        if ended.code == Some(0) {
+            Err(format!("`{line}` succeeded: {ended:?}"))
+        } else {
+            Ok(ended)
+        }
     }
 
-    pub(crate) async fn run(&mut self, line: &str, input: &[u8], timeout_ms: u64) -> Result<Ended, String> {
+    pub(crate) async fn run(
+        &mut self,
+        line: &str,
+        input: &[u8],
+        timeout_ms: u64,
+    ) -> Result<Ended, String> {
         let stream = self.next_stream;
         self.next_stream += 1;
         let start = v1::Start {
@@ -132,8 +149,10 @@ fn ended(exited: v1::Exited, [stdout, stderr]: [Vec<u8>; 2]) -> Ended {
 
 fn configuration(setup: &AgentSetup, user: UserIds) -> v1::Configure {
     let bytes = |path: &std::path::Path| path.as_os_str().as_bytes().to_vec();
-    let optional = |path: &Option<std::path::PathBuf>| path.as_deref().map(bytes).unwrap_or_default();
-    let mut environment: std::collections::HashMap<_, _> = setup.environment.clone().into_iter().collect();
+    let optional =
+        |path: &Option<std::path::PathBuf>| path.as_deref().map(bytes).unwrap_or_default();
+    let mut environment: std::collections::HashMap<_, _> =
+        setup.environment.clone().into_iter().collect();
     environment.insert("HOME".to_owned(), "/home/user".to_owned());
     v1::Configure {
         seccomp: setup.seccomp.clone(),
@@ -149,7 +168,11 @@ fn configuration(setup: &AgentSetup, user: UserIds) -> v1::Configure {
         resource_limits: setup
             .resource_limits
             .iter()
-            .map(|limit| v1::ResourceLimit { resource: limit.resource, soft: limit.soft, hard: limit.hard })
+            .map(|limit| v1::ResourceLimit {
+                resource: limit.resource,
+                soft: limit.soft,
+                hard: limit.hard,
+            })
             .collect(),
         landlock: setup
             .landlock

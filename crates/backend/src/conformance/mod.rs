@@ -65,7 +65,12 @@ impl Bench<'_> {
         }
     }
 
-    pub(crate) fn mount(&self, name: &str, target: &str, access: belljar_policy::Access) -> Result<ResolvedMount, String> {
+    pub(crate) fn mount(
+        &self,
+        name: &str,
+        target: &str,
+        access: belljar_policy::Access,
+    ) -> Result<ResolvedMount, String> {
         let path = self.scratch.join(name);
         let descriptor = std::fs::File::open(&path).map_err(text)?;
         Ok(ResolvedMount {
@@ -79,8 +84,11 @@ impl Bench<'_> {
     pub(crate) async fn start(&self, spec: SandboxSpec) -> Result<Started, String> {
         let id = spec.id.clone();
         let user = spec.user;
-        let Running { stream, agent, .. } =
-            self.backend.start(spec).await.map_err(|error| format!("{error}: {:?}", error.source))?;
+        let Running { stream, agent, .. } = self
+            .backend
+            .start(spec)
+            .await
+            .map_err(|error| format!("{error}: {:?}", error.source))?;
         match Agent::configure(stream, &agent, user).await {
             Ok(agent) => Ok(Started { id, agent }),
             Err(error) => {

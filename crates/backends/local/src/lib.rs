@@ -79,7 +79,8 @@ impl Backend for Local {
             backend: self.name().to_owned(),
             works: true,
             class: IsolationClass::None,
-            reason: "plain processes on this host; isolates nothing, never chosen by itself".to_owned(),
+            reason: "plain processes on this host; isolates nothing, never chosen by itself"
+                .to_owned(),
             remedy: None,
             start_ms: None,
             enforcement: Vec::new(),
@@ -87,13 +88,20 @@ impl Backend for Local {
     }
 
     async fn plan(&self, spec: &SandboxSpec) -> Result<Vec<Enforcement>> {
-        refuse(spec.network != NetworkMode::Full, "network", "it has the host's own network; ask for `--network full` to say that you know")?;
+        refuse(
+            spec.network != NetworkMode::Full,
+            "network",
+            "it has the host's own network; ask for `--network full` to say that you know",
+        )?;
         refuse(!matches!(spec.root, RootSource::Host), "template", "it has no root of its own")?;
         refuse(!spec.mounts.is_empty(), "mounts", "it sees the host's files as they are")?;
         refuse(spec.programs.is_some(), "programs", "it sees the host's programs as they are")?;
         refuse(spec.writable_root, "writable", "it has no root of its own")?;
         let limits = &spec.limits;
-        let asked = limits.memory_bytes.asked || limits.cpu_millis.asked || limits.pids.asked || limits.disk_bytes.asked;
+        let asked = limits.memory_bytes.asked
+            || limits.cpu_millis.asked
+            || limits.pids.asked
+            || limits.disk_bytes.asked;
         refuse(asked && !spec.best_effort, "limits", "nothing limits a plain process")?;
         let nothing = |subject| Enforcement {
             subject,
@@ -101,9 +109,18 @@ impl Backend for Local {
             mechanism: "not enforced".to_owned(),
             full: false,
         };
-        Ok([Subject::Filesystem, Subject::Network, Subject::Memory, Subject::Cpu, Subject::Pids, Subject::Disk, Subject::Syscalls, Subject::Identity]
-            .map(nothing)
-            .to_vec())
+        Ok([
+            Subject::Filesystem,
+            Subject::Network,
+            Subject::Memory,
+            Subject::Cpu,
+            Subject::Pids,
+            Subject::Disk,
+            Subject::Syscalls,
+            Subject::Identity,
+        ]
+        .map(nothing)
+        .to_vec())
     }
 
     async fn start(&self, spec: SandboxSpec) -> Result<Running> {
@@ -142,7 +159,8 @@ impl Backend for Local {
 
     async fn connect(&self, id: &SandboxId) -> Result<Stream> {
         Stream::connect(self.directory(id).join("agent.sock")).await.map_err(|error| {
-            Error::new(Code::SandboxGone, format!("sandbox `{id}` does not answer")).with_source(error)
+            Error::new(Code::SandboxGone, format!("sandbox `{id}` does not answer"))
+                .with_source(error)
         })
     }
 
@@ -174,7 +192,8 @@ impl Backend for Local {
         }
         match fs::remove_dir_all(self.directory(id)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(Error::new(Code::StateFailed, format!("cannot remove sandbox `{id}`")).with_source(error))
+                Err(Error::new(Code::StateFailed, format!("cannot remove sandbox `{id}`"))
+                    .with_source(error))
             }
             _ => Ok(()),
         }

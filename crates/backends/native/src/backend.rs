@@ -29,7 +29,8 @@ use crate::{programs, rootfs, seccomp};
 
 /// Capabilities that a workload asked to be root has inside its user namespace: what package managers need.
 /// CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID, NET_BIND_SERVICE, SYS_CHROOT, SETFCAP.
-const ROOT_CAPABILITIES: u64 = 1 | 1 << 1 | 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 10 | 1 << 18 | 1 << 31;
+const ROOT_CAPABILITIES: u64 =
+    1 | 1 << 1 | 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 10 | 1 << 18 | 1 << 31;
 /// How long a probe may take before the answer is "does not work".
 const PROBE_LIMIT: Duration = Duration::from_secs(10);
 /// How long to wait for an agent that was told to die, before that is an error.
@@ -73,14 +74,19 @@ impl Native {
     async fn launch(&self) -> Result<Launched> {
         let state = &self.options.state_dir;
         let unusable = |error: io::Error| {
-            Error::new(Code::StateFailed, format!("state directory `{}` cannot be used", state.display()))
-                .with_source(error)
-                .with_remedy("choose another with BELLJAR_STATE_DIR")
+            Error::new(
+                Code::StateFailed,
+                format!("state directory `{}` cannot be used", state.display()),
+            )
+            .with_source(error)
+            .with_remedy("choose another with BELLJAR_STATE_DIR")
         };
         let state_path = std::fs::canonicalize(state).map_err(unusable)?;
         let directory = rustix::fs::open(
             &state_path,
-            rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC,
+            rustix::fs::OFlags::RDONLY
+                | rustix::fs::OFlags::DIRECTORY
+                | rustix::fs::OFlags::CLOEXEC,
             rustix::fs::Mode::empty(),
         )
         .map_err(|errno| unusable(errno.into()))?;
@@ -111,7 +117,8 @@ impl Native {
         self.host
             .get_or_try_init(|| async {
                 HostRoot::build(&self.templates(), privileged).map_err(|error| {
-                    Error::new(Code::StateFailed, "the host template cannot be put together").with_source(error)
+                    Error::new(Code::StateFailed, "the host template cannot be put together")
+                        .with_source(error)
                 })
             })
             .await
@@ -175,7 +182,8 @@ impl Backend for Native {
             Ok(Ok((milliseconds, enforcement))) => {
                 let privileged = self.facts().await.is_ok_and(|facts| facts.privileged);
                 probe.works = true;
-                probe.reason = if privileged { "root" } else { "ordinary user, user namespaces" }.to_owned();
+                probe.reason =
+                    if privileged { "root" } else { "ordinary user, user namespaces" }.to_owned();
                 probe.start_ms = Some(milliseconds);
                 probe.enforcement = enforcement;
             }
@@ -183,7 +191,10 @@ impl Backend for Native {
                 probe.reason = with_causes(&error);
                 probe.remedy = error.remedy;
             }
-            Err(_) => probe.reason = format!("a tiny sandbox did not start within {} s", PROBE_LIMIT.as_secs()),
+            Err(_) => {
+                probe.reason =
+                    format!("a tiny sandbox did not start within {} s", PROBE_LIMIT.as_secs())
+            }
         }
         probe
     }
@@ -250,11 +261,16 @@ impl Backend for Native {
     }
 
     async fn wait_gone(&self, id: &SandboxId) -> Result<()> {
-        let Some(pidfd) = self.process(id).and_then(|process| process.open()) else { return Ok(()) };
+        let Some(pidfd) = self.process(id).and_then(|process| process.open()) else {
+            return Ok(());
+        };
         let failed = |error: io::Error| {
             Error::new(Code::Internal, format!("cannot wait for sandbox `{id}`")).with_source(error)
         };
-        #[expect(deprecated, reason = "its successor is unsafe for types that may lie; OwnedFd cannot")]
+        #[expect(
+            deprecated,
+            reason = "its successor is unsafe for types that may lie; OwnedFd cannot"
+        )]
         let pidfd = tokio::io::unix::AsyncFd::with_interest(pidfd, tokio::io::Interest::READABLE)
             .map_err(failed)?;
         pidfd.readable().await.map(|_| ()).map_err(failed)
@@ -265,7 +281,9 @@ impl Backend for Native {
         match tokio::time::timeout(GONE_POLL, ask).await {
             Ok(answer) => answer.map(|_| ()),
             Err(_) => Err(Error::new(Code::LauncherFailed, format!("sandbox `{id}` does not end"))
-                .with_remedy("a process inside hangs in the kernel; try `belljar destroy` again later")),
+                .with_remedy(
+                    "a process inside hangs in the kernel; try `belljar destroy` again later",
+                )),
         }
     }
 
@@ -334,7 +352,12 @@ impl Request {
 
 impl Native {
     /// Puts the root into the request and returns where programs are searched.
-    async fn root(&self, spec: &SandboxSpec, facts: &Facts, request: &mut Request) -> Result<Vec<String>> {
+    async fn root(
+        &self,
+        spec: &SandboxSpec,
+        facts: &Facts,
+        request: &mut Request,
+    ) -> Result<Vec<String>> {
         let state_failed = |error: io::Error| {
             Error::new(Code::StateFailed, "a template directory cannot be made").with_source(error)
         };
@@ -349,7 +372,8 @@ impl Native {
                 (PathBuf::from("/"), host.search_path.clone())
             }
             RootSource::Directory { path, descriptor } => {
-                let points = rootfs::mount_points(&self.templates(), facts.privileged).map_err(state_failed)?;
+                let points = rootfs::mount_points(&self.templates(), facts.privileged)
+                    .map_err(state_failed)?;
                 let points = request.tree(&HostPath::open(&points).map_err(state_failed)?);
                 let copy = descriptor.try_clone().map_err(state_failed)?;
                 let directory = request.tree(&HostPath::of(copy, path));
@@ -359,17 +383,28 @@ impl Native {
         };
         if let Some(programs) = &spec.programs {
             let stub = belljar_agent_image::AGENT;
-            let covers =
-                programs::covers(&base, &search_path, programs, &self.templates(), stub, facts.privileged)
-                    .map_err(|error| match error.kind() {
-                        io::ErrorKind::NotFound => {
-                            Error::new(Code::ProgramNotFound, format!("program `{error}` of `--programs` is not in the template"))
-                                .with_remedy("name programs as they are found in the template's PATH")
-                        }
-                        _ => state_failed(error),
-                    })?;
+            let covers = programs::covers(
+                &base,
+                &search_path,
+                programs,
+                &self.templates(),
+                stub,
+                facts.privileged,
+            )
+            .map_err(|error| match error.kind() {
+                io::ErrorKind::NotFound => Error::new(
+                    Code::ProgramNotFound,
+                    format!("program `{error}` of `--programs` is not in the template"),
+                )
+                .with_remedy("name programs as they are found in the template's PATH"),
+                _ => state_failed(error),
+            })?;
             for cover in covers {
-                request.bind(&HostPath::open(&cover.directory).map_err(state_failed)?, &cover.target, false);
+                request.bind(
+                    &HostPath::open(&cover.directory).map_err(state_failed)?,
+                    &cover.target,
+                    false,
+                );
                 for (program, target) in cover.programs {
                     request.bind(&HostPath::open(&program).map_err(state_failed)?, &target, false);
                 }
@@ -388,18 +423,28 @@ fn mounts(mounts: Vec<belljar_backend::ResolvedMount>, request: &mut Request) ->
                 (false, Access::ReadOnly) => MountKind::ReadOnly,
                 (false, Access::ReadWrite) => MountKind::ReadWrite,
             },
-            target: mount.target.strip_prefix("/").unwrap_or(&mount.target).as_os_str().as_bytes().to_vec(),
+            target: mount
+                .target
+                .strip_prefix("/")
+                .unwrap_or(&mount.target)
+                .as_os_str()
+                .as_bytes()
+                .to_vec(),
             source: request.tree(&HostPath::of(mount.source.descriptor, &mount.source.path)),
         })
         .collect()
 }
 
-fn agent_setup(spec: &SandboxSpec, facts: &Facts, mechanisms: &Mechanisms, search_path: &[String]) -> AgentSetup {
-    let mut seccomp = seccomp::programs().to_vec();
-    if mechanisms.affinity.is_some() {
-        seccomp.push(seccomp::keep_affinity());
-    }
-    let root = if spec.writable_root { LandlockAccess::ReadWrite } else { LandlockAccess::ReadExecute };
+fn agent_setup(
+    spec: &SandboxSpec,
+    facts: &Facts,
+    mechanisms: &Mechanisms,
+    search_path: &[String],
+) -> AgentSetup {
+    let program =
+        if mechanisms.affinity.is_some() { seccomp::keep_affinity() } else { seccomp::program() };
+    let root =
+        if spec.writable_root { LandlockAccess::ReadWrite } else { LandlockAccess::ReadExecute };
     let mut landlock = vec![
         (PathBuf::from("/"), root),
         (PathBuf::from("/dev"), LandlockAccess::Devices),
@@ -415,7 +460,7 @@ fn agent_setup(spec: &SandboxSpec, facts: &Facts, mechanisms: &Mechanisms, searc
     }
     let environment = BTreeMap::from([("PATH".to_owned(), search_path.join(":"))]);
     AgentSetup {
-        seccomp,
+        seccomp: vec![program.to_vec()],
         landlock,
         tree_kill: if facts.group_kill { TreeKill::Cgroup } else { TreeKill::Subreaper },
         resource_limits: mechanisms.resource_limits.clone(),
@@ -423,7 +468,10 @@ fn agent_setup(spec: &SandboxSpec, facts: &Facts, mechanisms: &Mechanisms, searc
         memory_watch_bytes: mechanisms.memory_watch_bytes,
         single_user: !facts.privileged,
         environment,
-        service_socket: spec.programs.is_some().then(|| PathBuf::from("/run/belljar/service/agent.sock")),
+        service_socket: spec
+            .programs
+            .is_some()
+            .then(|| PathBuf::from("/run/belljar/service/agent.sock")),
         workspace_layer: spec
             .mounts
             .iter()
@@ -444,8 +492,11 @@ fn check_identity(spec: &SandboxSpec, facts: &Facts) -> Result<()> {
     }
     // With a range, every id below the agent's can be given; with one id, it stands for any.
     if facts.privileged && spec.user.uid >= 65536 {
-        return Err(Error::new(Code::UserInvalid, format!("uid {} is outside the sandbox's ids", spec.user.uid))
-            .with_remedy("use an id below 65533"));
+        return Err(Error::new(
+            Code::UserInvalid,
+            format!("uid {} is outside the sandbox's ids", spec.user.uid),
+        )
+        .with_remedy("use an id below 65533"));
     }
     Ok(())
 }

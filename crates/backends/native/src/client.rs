@@ -39,7 +39,10 @@ impl Client {
             .stderr(Stdio::inherit())
             .spawn()?;
         rustix::io::ioctl_fionbio(&ours, true)?;
-        #[expect(deprecated, reason = "its successor is unsafe for types that may lie; OwnedFd cannot")]
+        #[expect(
+            deprecated,
+            reason = "its successor is unsafe for types that may lie; OwnedFd cannot"
+        )]
         let socket = Arc::new(AsyncFd::new(ours)?);
         let waiting = Arc::new(Waiting::default());
         let reader = tokio::spawn(read_replies(Arc::clone(&socket), Arc::clone(&waiting)));
@@ -70,7 +73,9 @@ impl Client {
                 io::ErrorKind::InvalidInput => Code::ArgumentsTooLarge,
                 _ => Code::LauncherFailed,
             };
-            return Err(Error::new(code, "cannot send a request to the launcher").with_source(error));
+            return Err(
+                Error::new(code, "cannot send a request to the launcher").with_source(error)
+            );
         }
         receiver.await.map_err(|_| failed("the launcher ended before it answered"))
     }
@@ -114,6 +119,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 fn failed(message: &str) -> Error {
-    Error::new(Code::LauncherFailed, message)
-        .with_remedy("run the command again; `belljar doctor --leaks` shows whether anything was left behind")
+    Error::new(Code::LauncherFailed, message).with_remedy(
+        "run the command again; `belljar doctor --leaks` shows whether anything was left behind",
+    )
 }

@@ -27,9 +27,13 @@ pub(crate) fn explain(failure: &Failure) -> Error {
 
 fn classify(stage: &str, errno: Option<Errno>, path: Option<&str>) -> (Code, &'static str) {
     match (stage, errno) {
-        ("clone" | "user-namespace-map" | "user-namespace", Some(Errno::PERM | Errno::ACCESS | Errno::NOSPC | Errno::USERS)) => {
-            (Code::HostUnsupported, "user namespaces are not allowed here; `belljar doctor` names the setting to change")
-        }
+        (
+            "clone" | "user-namespace-map" | "user-namespace",
+            Some(Errno::PERM | Errno::ACCESS | Errno::NOSPC | Errno::USERS),
+        ) => (
+            Code::HostUnsupported,
+            "user namespaces are not allowed here; `belljar doctor` names the setting to change",
+        ),
         ("mount", Some(Errno::PERM)) if path == Some("proc") => (
             Code::HostUnsupported,
             "this host hides parts of /proc (a container?), so a fresh one cannot be mounted; run outside of it, or unmask /proc",
@@ -38,13 +42,26 @@ fn classify(stage: &str, errno: Option<Errno>, path: Option<&str>) -> (Code, &'s
             Code::MountSourceUnusable,
             "the file system of this directory has no id-mapped mounts; copy it to another, or run as an ordinary user",
         ),
-        ("open-tree", Some(Errno::STALE)) => {
-            (Code::MountSourceUnusable, "the directory was replaced while the sandbox started; try again")
-        }
-        ("attach", Some(Errno::NOENT | Errno::LOOP | Errno::NOTDIR)) => {
-            (Code::MountTargetInvalid, "the path is not a plain directory inside the template; choose another target")
-        }
-        (_, Some(Errno::NOSPC | Errno::USERS | Errno::DQUOT | Errno::NOMEM | Errno::MFILE | Errno::NFILE | Errno::AGAIN)) => {
+        ("open-tree", Some(Errno::STALE)) => (
+            Code::MountSourceUnusable,
+            "the directory was replaced while the sandbox started; try again",
+        ),
+        ("attach", Some(Errno::NOENT | Errno::LOOP | Errno::NOTDIR)) => (
+            Code::MountTargetInvalid,
+            "the path is not a plain directory inside the template; choose another target",
+        ),
+        (
+            _,
+            Some(
+                Errno::NOSPC
+                | Errno::USERS
+                | Errno::DQUOT
+                | Errno::NOMEM
+                | Errno::MFILE
+                | Errno::NFILE
+                | Errno::AGAIN,
+            ),
+        ) => {
             (Code::HostExhausted, "free some space, or destroy sandboxes that are no longer needed")
         }
         _ => (Code::StartFailed, "`belljar doctor` checks what this host can do"),
@@ -54,11 +71,15 @@ fn classify(stage: &str, errno: Option<Errno>, path: Option<&str>) -> (Code, &'s
 /// Stages as people say them; a stage that is not here is its own word.
 fn words(stage: &str) -> &'static str {
     match stage {
-        "state-directory" | "sandbox-directory" => "make the sandbox's files in the state directory",
+        "state-directory" | "sandbox-directory" => {
+            "make the sandbox's files in the state directory"
+        }
         "agent-socket" => "make the agent's socket",
         "id-range" => "find a free range of user ids",
         "cgroup" | "cgroup-enter" | "cgroup-delegate" | "cgroup-remove" => "set up the cgroup",
-        "disk-format" | "disk-create" | "loop-device" | "disk-mount" | "disk-map-ids" => "make the disk",
+        "disk-format" | "disk-create" | "loop-device" | "disk-mount" | "disk-map-ids" => {
+            "make the disk"
+        }
         "user-namespace" | "user-namespace-map" => "make the user namespace",
         "mount-id-mapping" | "map-ids" => "map user ids of the mount",
         "network-namespace" | "loopback-up" => "make the network namespace",

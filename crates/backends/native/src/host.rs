@@ -87,10 +87,17 @@ impl HostRoot {
         skeleton.add("root", crate::skeleton::Item::Directory { mode: 0o700, agent: false });
         skeleton.link("var/tmp", "/tmp");
         skeleton.link("var/run", "/run");
-        let mut search_path: Vec<String> =
-            ["/home/user/.local/bin", "/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"]
-                .map(str::to_owned)
-                .to_vec();
+        let mut search_path: Vec<String> = [
+            "/home/user/.local/bin",
+            "/usr/local/sbin",
+            "/usr/local/bin",
+            "/usr/sbin",
+            "/usr/bin",
+            "/sbin",
+            "/bin",
+        ]
+        .map(str::to_owned)
+        .to_vec();
         let toolchains = toolchains();
         if !toolchains.is_empty() {
             skeleton.directory(TOOLCHAINS);
@@ -148,7 +155,9 @@ fn toolchains() -> Vec<(&'static str, PathBuf)> {
     candidates
         .into_iter()
         .filter(|(_, program, _)| {
-            !["/usr/bin", "/usr/local/bin"].iter().any(|path| Path::new(path).join(program).exists())
+            !["/usr/bin", "/usr/local/bin"]
+                .iter()
+                .any(|path| Path::new(path).join(program).exists())
         })
         .filter_map(|(name, program, versions)| Some((name, newest(&versions, program)?)))
         .collect()

@@ -3,9 +3,7 @@
 //! A limit that somebody asked for is enforced fully or refused, unless less was accepted in so many words. A default
 //! falls to the next best mechanism. What was chosen is said in the enforcement list, word for word.
 
-use belljar_backend::{
-    Enforcement, Error, ResourceLimit, Result, SandboxSpec, Subject,
-};
+use belljar_backend::{Enforcement, Error, ResourceLimit, Result, SandboxSpec, Subject};
 use belljar_codes::Code;
 use belljar_launcher::wire::{Disk, DiskKind, Facts};
 use belljar_policy::limits::{format_bytes, format_cpus};
@@ -44,7 +42,11 @@ pub(crate) fn choose(spec: &SandboxSpec, facts: &Facts) -> Result<Mechanisms> {
         cpu_millis: None,
         affinity: None,
         pids: None,
-        disk: Disk { bytes: spec.limits.disk_bytes.value, inodes: spec.limits.disk_inodes.value, kind: DiskKind::Memory },
+        disk: Disk {
+            bytes: spec.limits.disk_bytes.value,
+            inodes: spec.limits.disk_inodes.value,
+            kind: DiskKind::Memory,
+        },
         shared_memory_bytes: SHARED_MEMORY.min(spec.limits.memory_bytes.value / 2),
         resource_limits: vec![ResourceLimit { resource: RLIMIT_CORE, soft: 0, hard: 0 }],
         enforcement: Vec::new(),
@@ -62,7 +64,10 @@ fn network(spec: &SandboxSpec, chosen: &mut Mechanisms) -> Result<()> {
     if spec.network != NetworkMode::None {
         return Err(Error::new(
             Code::NotEnforceable,
-            format!("network mode `{}` cannot be enforced by the native backend yet", spec.network.as_str()),
+            format!(
+                "network mode `{}` cannot be enforced by the native backend yet",
+                spec.network.as_str()
+            ),
         )
         .with_remedy("use `--network none` (the default)"));
     }
@@ -76,10 +81,21 @@ fn memory(spec: &SandboxSpec, facts: &Facts, chosen: &mut Mechanisms) -> Result<
     match &facts.memory {
         Some(version) => {
             chosen.memory_bytes = Some(limit.value);
-            chosen.say(Subject::Memory, &rule, &format!("{version} memory controller, no swap"), true);
+            chosen.say(
+                Subject::Memory,
+                &rule,
+                &format!("{version} memory controller, no swap"),
+                true,
+            );
         }
         None => {
-            may_weaken(limit, spec, "memory", &rule, "no memory controller is delegated to this user")?;
+            may_weaken(
+                limit,
+                spec,
+                "memory",
+                &rule,
+                "no memory controller is delegated to this user",
+            )?;
             chosen.memory_watch_bytes = Some(limit.value);
             let mechanism = "the agent watches resident memory and kills the workload above it";
             chosen.say(Subject::Memory, &rule, mechanism, false);
@@ -98,12 +114,19 @@ fn cpu(spec: &SandboxSpec, facts: &Facts, chosen: &mut Mechanisms) -> Result<()>
     }
     let whole = limit.value.div_ceil(1000).max(1);
     if limit.value % 1000 != 0 {
-        may_weaken(limit, spec, "cpus", &rule, "without a cpu controller only whole CPUs can be given")?;
+        may_weaken(
+            limit,
+            spec,
+            "cpus",
+            &rule,
+            "without a cpu controller only whole CPUs can be given",
+        )?;
     }
     if whole < facts.cpus.min(64) {
         chosen.affinity = Some(affinity(spec.id.as_str(), whole, facts.cpus.min(64)));
     }
-    let mechanism = format!("affinity to {} CPU(s), which the workload cannot change", whole.min(facts.cpus));
+    let mechanism =
+        format!("affinity to {} CPU(s), which the workload cannot change", whole.min(facts.cpus));
     chosen.say(Subject::Cpu, &rule, &mechanism, limit.value % 1000 == 0);
     Ok(())
 }
@@ -122,7 +145,11 @@ fn pids(spec: &SandboxSpec, facts: &Facts, chosen: &mut Mechanisms) {
         chosen.say(Subject::Pids, &rule, &format!("{version} pids controller"), true);
     } else {
         let value = u64::from(limit.saturating_add(OWN_PROCESSES));
-        chosen.resource_limits.push(ResourceLimit { resource: RLIMIT_NPROC, soft: value, hard: value });
+        chosen.resource_limits.push(ResourceLimit {
+            resource: RLIMIT_NPROC,
+            soft: value,
+            hard: value,
+        });
         chosen.say(Subject::Pids, &rule, "RLIMIT_NPROC, counted per user namespace", true);
     }
 }
@@ -154,9 +181,15 @@ fn disk(spec: &SandboxSpec, facts: &Facts, chosen: &mut Mechanisms) -> Result<()
 
 fn walls(spec: &SandboxSpec, facts: &Facts, chosen: &mut Mechanisms) {
     let (root, mechanism) = if spec.writable_root {
-        ("root is a copy-on-write layer; the template stays as it is", "overlay in a mount namespace, pivot_root")
+        (
+            "root is a copy-on-write layer; the template stays as it is",
+            "overlay in a mount namespace, pivot_root",
+        )
     } else {
-        ("root is read-only; /workspace, /tmp, /output and /home/user are writable", "read-only mounts in a mount namespace, pivot_root, Landlock where the kernel has it")
+        (
+            "root is read-only; /workspace, /tmp, /output and /home/user are writable",
+            "read-only mounts in a mount namespace, pivot_root, Landlock where the kernel has it",
+        )
     };
     chosen.say(Subject::Filesystem, root, mechanism, true);
     let identity = if facts.privileged {
@@ -165,21 +198,44 @@ fn walls(spec: &SandboxSpec, facts: &Facts, chosen: &mut Mechanisms) {
         "user namespace that maps one id; no capabilities, no_new_privs"
     };
     chosen.say(Subject::Identity, &format!("uid {}", spec.user.uid), identity, true);
-    chosen.say(Subject::Syscalls, "only those in the table", "seccomp filter, 32-bit entry ends the process", true);
-    let kill = if facts.group_kill { "a cgroup per process, killed as one" } else { "a subreaper per process" };
+    chosen.say(
+        Subject::Syscalls,
+        "only those in the table",
+        "seccomp filter, 32-bit entry ends the process",
+        true,
+    );
+    let kill = if facts.group_kill {
+        "a cgroup per process, killed as one"
+    } else {
+        "a subreaper per process"
+    };
     chosen.say(Subject::Processes, "a timeout ends the whole tree", kill, true);
     if let Some(programs) = &spec.programs {
         let names: Vec<_> = programs.iter().collect();
-        chosen.say(Subject::Programs, &names.join(", "), "other programs are not there; stubs report attempts", true);
+        chosen.say(
+            Subject::Programs,
+            &names.join(", "),
+            "other programs are not there; stubs report attempts",
+            true,
+        );
     }
 }
 
-fn may_weaken<T>(limit: Asked<T>, spec: &SandboxSpec, flag: &str, rule: &str, reason: &str) -> Result<()> {
+fn may_weaken<T>(
+    limit: Asked<T>,
+    spec: &SandboxSpec,
+    flag: &str,
+    rule: &str,
+    reason: &str,
+) -> Result<()> {
     if !limit.asked || spec.best_effort {
         return Ok(());
     }
-    Err(Error::new(Code::NotEnforceable, format!("`--{flag}` {rule} cannot be enforced here: {reason}"))
-        .with_remedy(DELEGATION))
+    Err(Error::new(
+        Code::NotEnforceable,
+        format!("`--{flag}` {rule} cannot be enforced here: {reason}"),
+    )
+    .with_remedy(DELEGATION))
 }
 
 impl Mechanisms {

@@ -6,8 +6,15 @@ use std::path::{Path, PathBuf};
 use crate::skeleton::Skeleton;
 
 /// What such a root searches for programs.
-pub(crate) const SEARCH_PATH: &[&str] =
-    &["/home/user/.local/bin", "/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
+pub(crate) const SEARCH_PATH: &[&str] = &[
+    "/home/user/.local/bin",
+    "/usr/local/sbin",
+    "/usr/local/bin",
+    "/usr/sbin",
+    "/usr/bin",
+    "/sbin",
+    "/bin",
+];
 
 /// The layer of mount points that lies above the directory.
 pub(crate) fn mount_points(templates: &Path, privileged: bool) -> io::Result<PathBuf> {

@@ -32,7 +32,18 @@ impl Skeleton {
     /// What every root needs: places for `/proc`, devices, the writable directories and our own.
     pub(crate) fn mount_points() -> Self {
         let mut skeleton = Self::default();
-        for path in ["dev", "dev/pts", "dev/shm", "proc", "sys", "workspace", "output", "home", "home/user", "run"] {
+        for path in [
+            "dev",
+            "dev/pts",
+            "dev/shm",
+            "proc",
+            "sys",
+            "workspace",
+            "output",
+            "home",
+            "home/user",
+            "run",
+        ] {
             skeleton.directory(path);
         }
         skeleton.add("tmp", Item::Directory { mode: 0o1777, agent: false });
@@ -51,7 +62,9 @@ impl Skeleton {
         for path in ["run/belljar", "run/belljar/service"] {
             skeleton.directory(path);
         }
-        for path in ["run/belljar/private", "run/belljar/private/layers", "run/belljar/private/lower"] {
+        for path in
+            ["run/belljar/private", "run/belljar/private/layers", "run/belljar/private/lower"]
+        {
             skeleton.add(path, Item::Directory { mode: 0o700, agent: true });
         }
         skeleton
@@ -74,7 +87,12 @@ impl Skeleton {
     }
 
     /// The directory with this content below `templates`, made if it is not there yet.
-    pub(crate) fn build(&self, templates: &Path, name: &str, privileged: bool) -> io::Result<PathBuf> {
+    pub(crate) fn build(
+        &self,
+        templates: &Path,
+        name: &str,
+        privileged: bool,
+    ) -> io::Result<PathBuf> {
         static SCRATCH: AtomicU64 = AtomicU64::new(0);
         let mut hasher = DefaultHasher::new();
         (self, privileged).hash(&mut hasher);
@@ -102,7 +120,9 @@ impl Skeleton {
             match item {
                 Item::Directory { mode, agent } => {
                     match fs::create_dir(&path) {
-                        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                            return Err(error);
+                        }
                         _ => {}
                     }
                     if *agent && privileged {

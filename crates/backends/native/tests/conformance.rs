@@ -34,16 +34,22 @@ fn main() -> ExitCode {
         .collect();
     if root {
         for case in CASES {
-            trials.push(Trial::test(format!("rootless::{}", case.name), || run_as_ordinary_user(case.name)));
+            trials.push(Trial::test(format!("rootless::{}", case.name), || {
+                run_as_ordinary_user(case.name)
+            }));
         }
     }
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
 fn run(name: &str) -> Result<(), Failed> {
-    let state = tempfile::Builder::new().prefix("bj").tempdir().map_err(|error| error.to_string())?;
+    let state =
+        tempfile::Builder::new().prefix("bj").tempdir().map_err(|error| error.to_string())?;
     let case = CASES.iter().find(|case| case.name == name).ok_or("no such case")?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| error.to_string())?;
     runtime.block_on(async {
         let launcher = std::env::current_exe().map_err(|error| error.to_string())?;
         let scratch = state.path().join("scratch");
@@ -74,8 +80,10 @@ fn run_as_ordinary_user(name: &str) -> Result<(), Failed> {
         println!("SKIPPED rootless::{name}: there is no user `{ORDINARY_USER}`");
         return Ok(());
     };
-    let directory = tempfile::Builder::new().prefix("bjr").tempdir().map_err(|error| error.to_string())?;
-    std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o755)).map_err(|error| error.to_string())?;
+    let directory =
+        tempfile::Builder::new().prefix("bjr").tempdir().map_err(|error| error.to_string())?;
+    std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o755))
+        .map_err(|error| error.to_string())?;
     chown(directory.path(), Some(uid), Some(gid)).map_err(|error| error.to_string())?;
     let program = copy_of_this_program(directory.path())?;
     let output = Command::new(program)
@@ -100,12 +108,17 @@ fn copy_of_this_program(directory: &Path) -> Result<PathBuf, Failed> {
     let original = std::env::current_exe().map_err(|error| error.to_string())?;
     // By another process: a copy of ours that a neighbouring test forks meanwhile would hold the file open for
     // writing, and the kernel runs no such file.
-    let status = Command::new("cp").arg(original).arg(&program).status().map_err(|error| error.to_string())?;
+    let status = Command::new("cp")
+        .arg(original)
+        .arg(&program)
+        .status()
+        .map_err(|error| error.to_string())?;
     if status.success() { Ok(program) } else { Err(Failed::from("cannot copy this program")) }
 }
 
 fn user_ids(name: &str) -> Option<(u32, u32)> {
     let passwd = std::fs::read_to_string("/etc/passwd").ok()?;
-    let mut fields = passwd.lines().find(|line| line.starts_with(&format!("{name}:")))?.split(':').skip(2);
+    let mut fields =
+        passwd.lines().find(|line| line.starts_with(&format!("{name}:")))?.split(':').skip(2);
     Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
 }

@@ -3,6 +3,7 @@
 //! These types hold words as they were written; `request.rs` and `settings/` make meaning of them. One file for each
 //! group of commands.
 
+mod bench;
 mod global;
 mod host;
 mod layers;
@@ -11,6 +12,7 @@ mod own;
 mod process;
 mod sandbox;
 
+pub(crate) use bench::{BenchArgs, BenchCommand, BenchIdleArgs, BenchStartArgs};
 pub(crate) use global::GlobalArgs;
 pub(crate) use host::{DoctorArgs, ProbeArgs, SetupArgs, TemplatesArgs};
 pub(crate) use layers::LayerArgs;
@@ -66,6 +68,7 @@ This host:
   probe        Try every backend and tell what works
   setup        Prepare this host and tell what is missing
   doctor       Explain what this host can and cannot enforce
+  bench        Measure this host, with peers beside Belljar in one run
 
 Belljar itself:
   config       Show settings and where they come from
@@ -103,6 +106,7 @@ pub(crate) enum Command {
     Probe(ProbeArgs),
     Setup(SetupArgs),
     Doctor(DoctorArgs),
+    Bench(BenchArgs),
     Config(ConfigArgs),
     Completions(CompletionsArgs),
     Version(VersionArgs),
@@ -123,6 +127,7 @@ impl Command {
             Self::Probe(args) => args.json,
             Self::Setup(args) => args.json,
             Self::Doctor(args) => args.json,
+            Self::Bench(args) => args.json(),
             Self::Config(args) => args.json(),
             Self::Version(args) => args.json,
             Self::Shell(_) | Self::Completions(_) => false,

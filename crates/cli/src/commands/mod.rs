@@ -1,5 +1,6 @@
 //! What is done, one file for each command.
 
+pub(crate) mod bench;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod create;

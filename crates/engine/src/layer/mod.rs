@@ -12,7 +12,6 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use belljar_codes::Code;
 use belljar_policy::{Access, WorkspaceMode};
@@ -20,16 +19,12 @@ use belljar_policy::{Access, WorkspaceMode};
 use crate::engine::Inner;
 use crate::fault::point;
 use crate::files::{FileKind, Files};
-use crate::lock::FileLock;
 use crate::mounts::open_directory;
 use crate::store::{SandboxRecord, Step, WorkspaceRecord};
 use crate::time::{from_ms, now_ms};
 use crate::{Error, Result};
 use compare::Change;
 use tree::Tree;
-
-/// How long another command may be at work on the same layer.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What happened to a path of the workspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -71,7 +66,7 @@ pub(crate) async fn diff(inner: &Arc<Inner>, reference: &str) -> Result<Vec<Laye
 
 pub(crate) async fn apply(inner: &Arc<Inner>, reference: &str) -> Result<Vec<LayerChange>> {
     let mut layer = Layer::find(inner, reference).await?;
-    let _lock = layer.lock(inner).await?;
+    let _lock = inner.lock_transition(&layer.record.id).await?;
     let changes = layer.changes().await?;
     let since = from_ms(layer.workspace.layer_since);
     let conflicts = compare::conflicts(&changes, &layer.tree, since)?;
@@ -88,7 +83,7 @@ pub(crate) async fn apply(inner: &Arc<Inner>, reference: &str) -> Result<Vec<Lay
 
 pub(crate) async fn discard(inner: &Arc<Inner>, reference: &str) -> Result<Vec<LayerChange>> {
     let mut layer = Layer::find(inner, reference).await?;
-    let _lock = layer.lock(inner).await?;
+    let _lock = inner.lock_transition(&layer.record.id).await?;
     let changes = layer.changes().await?;
     layer.reset(inner).await?;
     Ok(shown(&changes))
@@ -124,17 +119,6 @@ impl Layer {
         }
         let tree = Tree::new(&path, &directory.descriptor)?;
         Ok(Self { record, workspace, files, tree })
-    }
-
-    async fn lock(&self, inner: &Arc<Inner>) -> Result<FileLock> {
-        let path = inner.directory.sandbox_lock(&self.record.id);
-        FileLock::acquire(&path, PATIENCE)
-            .await
-            .map_err(|source| Error::state("lock", &path, source))?
-            .ok_or_else(|| {
-                let id = &self.record.id;
-                Error::new(Code::SandboxNotReady, format!("sandbox `{id}` is busy"))
-            })
     }
 
     async fn changes(&self) -> Result<Vec<Change>> {

@@ -5,7 +5,7 @@
 //! of the process, so a reader can ask for "standard error from byte 4096" at any time. When all segments together
 //! grow beyond the cap, the oldest goes; offsets never change, a reader that asks for lost bytes sees a later offset.
 //!
-//! Guarantees: at most one writer (it holds the directory's lock); a crash leaves at most one torn record, at the very
+//! Guarantees: at most one writer (the process's attendant); a crash leaves at most one torn record, at the very
 //! end, which the next writer cuts off and readers take for "not there yet". Not here: who may read a log.
 
 mod reader;

@@ -1,9 +1,9 @@
 //! Appends to a process's log.
 
 use std::collections::VecDeque;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use super::{Channel, HEADER, Header, MAX_DATA, Offsets, segment_path, segments};
@@ -13,8 +13,7 @@ const SEGMENTS: u64 = 8;
 
 /// The one writer of a log.
 ///
-/// Preconditions: the caller holds the lock of the directory. Segments appear with the first byte, so a process that
-/// writes nothing leaves no file.
+/// Preconditions: the caller is the one attendant of the process. Segments appear with the first byte.
 #[derive(Debug)]
 pub(crate) struct LogWriter {
     directory: PathBuf,
@@ -35,7 +34,7 @@ struct Segment {
 }
 
 impl LogWriter {
-    /// Opens the log in `directory`, which exists; continues one that an earlier writer left.
+    /// Opens the log in `directory`; continues one that an earlier writer left.
     pub(crate) fn open(directory: &Path, cap: u64) -> io::Result<Self> {
         let mut writer = Self {
             directory: directory.to_owned(),
@@ -107,6 +106,19 @@ impl LogWriter {
         }
     }
 
+    /// Makes a segment; with the first one comes the directory, so that a silent process costs no file at all.
+    fn create(&self, path: &Path) -> io::Result<File> {
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).mode(0o600);
+        match options.open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                DirBuilder::new().mode(0o700).create(&self.directory)?;
+                options.open(path)
+            }
+            other => other,
+        }
+    }
+
     /// Makes room for `incoming` bytes: a new segment where the current one is full, and the oldest ones gone.
     fn rotate(&mut self, incoming: u64) -> io::Result<()> {
         let limit = self.cap / SEGMENTS;
@@ -115,7 +127,7 @@ impl LogWriter {
         }
         if self.current.as_ref().is_none_or(|segment| segment.length > 0) {
             let path = segment_path(&self.directory, self.next_number);
-            let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+            let file = self.create(&path)?;
             let fresh = Segment { number: self.next_number, file, length: 0 };
             self.next_number += 1;
             if let Some(previous) = self.current.replace(fresh) {

@@ -26,9 +26,14 @@ pub(crate) async fn attach(inner: &Arc<Inner>, id: &ProcessId) -> Result<Process
         return Err(Error::new(Code::ProcessNotFound, format!("process `{id}` has ended"))
             .with_remedy("read its log instead"));
     }
-    let place = Place::take_over(inner, id)?.ok_or_else(|| {
-        Error::new(Code::ConflictingOptions, format!("somebody else attends to process `{id}`"))
-    })?;
+    if !take_over(inner, &record).await? {
+        return Err(Error::new(
+            Code::ConflictingOptions,
+            format!("somebody else attends to process `{id}`"),
+        )
+        .with_remedy("read its log instead"));
+    }
+    let place = Place::open(inner, id)?;
     let (sender, events) = mpsc::channel(EVENTS);
     let pump = resume(inner, &record, place, Some(sender)).await?;
     let control = pump.control.clone();
@@ -47,13 +52,9 @@ pub(crate) async fn attach(inner: &Arc<Inner>, id: &ProcessId) -> Result<Process
 /// Finds out about a process whose attendant died: one that has ended meanwhile gets its output and end recorded, one
 /// that the agent does not know is lost, one that runs is left alone.
 pub(crate) async fn settle(inner: &Arc<Inner>, record: &ProcessRecord) -> Result<()> {
-    let Some(place) = Place::take_over(inner, &record.id)? else {
-        // Held by an attendant, or it never had a place: then it was never sent either.
-        if !inner.directory.process(&record.id).is_dir() {
-            return inner.store.process_ended(&record.id, ProcessStatus::Lost, None).await;
-        }
+    if !inner.presence.is_gone(&record.attendant)? {
         return Ok(());
-    };
+    }
     let live = inner.live(&record.sandbox).await?;
     let connection = live.connection(inner).await?;
     let answer = connection.ask(Body::ListProcesses(v1::ListProcesses {})).await?;
@@ -61,17 +62,26 @@ pub(crate) async fn settle(inner: &Arc<Inner>, record: &ProcessRecord) -> Result
         return Err(AgentError::breach("no list of processes").into());
     };
     match list.processes.iter().find(|state| state.process == record.id.as_str()) {
-        Some(state) if state.running => Ok(()),
+        Some(state) if state.running => {}
         Some(_) => {
-            let pump = resume(inner, record, place, None).await?;
-            inner.background.spawn(pump.run());
-            Ok(())
+            if take_over(inner, record).await? {
+                let place = Place::open(inner, &record.id)?;
+                let pump = resume(inner, record, place, None).await?;
+                inner.background.spawn(pump.run());
+            }
         }
-        None => {
-            place.leave();
-            inner.store.process_ended(&record.id, ProcessStatus::Lost, None).await
-        }
+        None => inner.store.process_ended(&record.id, ProcessStatus::Lost, None).await?,
     }
+    Ok(())
+}
+
+/// Becomes the attendant in place of one that is gone; false if it is not, or somebody was faster.
+async fn take_over(inner: &Inner, record: &ProcessRecord) -> Result<bool> {
+    if !inner.presence.is_gone(&record.attendant)? {
+        return Ok(false);
+    }
+    let token = inner.presence.token()?;
+    inner.store.take_over(&record.id, &record.attendant, token).await
 }
 
 /// An attendant that goes on after what the log has.

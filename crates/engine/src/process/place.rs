@@ -1,22 +1,17 @@
-//! Where a process is attended to: its directory, held by its attendant.
+//! What has been received of a process, and its log.
 
-use std::fs::{self, DirBuilder};
-use std::io;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 
 use belljar_policy::ProcessId;
 
 use crate::engine::Inner;
-use crate::lock::DirectoryLock;
 use crate::log::{Channel, DEFAULT_CAP, LogWriter, Offsets};
 use crate::{Error, Result};
 
-/// The directory of a process. Holding it means attending to the process: nobody else writes its log or its end.
+/// The host's side of a process's output. Only the attendant of a process has one.
 #[derive(Debug)]
 pub(super) struct Place {
     path: PathBuf,
-    _lock: DirectoryLock,
     log: Option<LogWriter>,
     /// What has been received, logged or not.
     received: Offsets,
@@ -25,29 +20,19 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Makes the place of a new process.
-    pub(super) fn new(inner: &Inner, id: &ProcessId, keep_output: bool) -> Result<Self> {
+    /// Opens the log, and goes on where an earlier attendant left it.
+    pub(super) fn open(inner: &Inner, id: &ProcessId) -> Result<Self> {
         let path = inner.directory.process(id);
-        let fail = |source| Error::state("make", &path, source);
-        DirBuilder::new().mode(0o700).create(&path).map_err(fail)?;
-        let lock = DirectoryLock::try_acquire(&path).map_err(fail)?;
-        let lock = lock.ok_or_else(|| fail(io::Error::other("a new directory was taken")))?;
-        let log = if keep_output {
-            Some(LogWriter::open(&path, DEFAULT_CAP).map_err(fail)?)
-        } else {
-            None
-        };
-        Ok(Self { path, _lock: lock, log, received: Offsets::default(), unlogged: 0 })
+        let log = LogWriter::open(&path, DEFAULT_CAP)
+            .map_err(|source| Error::state("open", &path, source))?;
+        let received = log.ends();
+        Ok(Self { path, log: Some(log), received, unlogged: 0 })
     }
 
-    /// Takes over the place of a process whose attendant is gone; `None` if it is not.
-    pub(super) fn take_over(inner: &Inner, id: &ProcessId) -> Result<Option<Self>> {
+    /// For output that nobody wants to see again.
+    pub(super) fn without_log(inner: &Inner, id: &ProcessId) -> Self {
         let path = inner.directory.process(id);
-        let fail = |source| Error::state("open", &path, source);
-        let Some(lock) = DirectoryLock::try_acquire(&path).map_err(fail)? else { return Ok(None) };
-        let log = LogWriter::open(&path, DEFAULT_CAP).map_err(fail)?;
-        let received = log.ends();
-        Ok(Some(Self { path, _lock: lock, log: Some(log), received, unlogged: 0 }))
+        Self { path, log: None, received: Offsets::default(), unlogged: 0 }
     }
 
     pub(super) fn received(&self) -> Offsets {
@@ -77,15 +62,5 @@ impl Place {
         }
         self.received.set(channel, end);
         data
-    }
-
-    /// Leaves the place; nothing stays of one that holds no log.
-    pub(super) fn leave(self) {
-        let ends = self.log.as_ref().map(LogWriter::ends).unwrap_or_default();
-        if ends == Offsets::default()
-            && let Err(error) = fs::remove_dir(&self.path)
-        {
-            tracing::debug!(%error, path = %self.path.display(), "a log was left behind");
-        }
     }
 }

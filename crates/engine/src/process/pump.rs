@@ -281,11 +281,11 @@ impl Pump {
             tracing::warn!(%error, process = %self.process, "the end was not recorded");
         }
         point("exec.ended.done");
+        self.inner.count_end();
         let process = self.process.as_str().to_owned();
         // Whoever waits to write learns that there is nobody to read.
         self.stream.finish(&AgentError::Gone);
         let _ = self.stream.connection().tell(Body::Forget(v1::Forget { process }));
-        self.place.leave();
         if let Some(events) = self.events.take() {
             let _ = events.send(ProcessEvent::Exited(exit)).await;
         }

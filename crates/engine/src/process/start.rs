@@ -43,12 +43,12 @@ pub(crate) async fn start(
     let (environment, stripped_environment) = std::mem::take(&mut request.environment).strip();
     request.environment = environment;
     let process = random::process_id();
-    let place = Place::new(inner, &process, request.keep_output)?;
-    let record = record(&process, id, &request);
-    if let Err(error) = inner.store.add_process(&record).await {
-        place.leave();
-        return Err(error);
-    }
+    let place = match request.keep_output {
+        true => Place::open(inner, &process)?,
+        false => Place::without_log(inner, &process),
+    };
+    let attendant = inner.presence.token()?;
+    inner.store.add_process(&record(&process, id, attendant, &request)).await?;
     point("exec.recorded");
 
     let begun = Instant::now();
@@ -68,7 +68,6 @@ pub(crate) async fn start(
     let (stream, pid) = match sent.await {
         Ok(started) => started,
         Err(error) => {
-            place.leave();
             inner.store.process_ended(&process, ProcessStatus::Failed, None).await?;
             if error.is_broken() {
                 inner.check_later(id);
@@ -186,11 +185,17 @@ fn message(process: &ProcessId, request: &ExecRequest) -> v1::Start {
     }
 }
 
-fn record(process: &ProcessId, sandbox: &SandboxId, request: &ExecRequest) -> ProcessRecord {
+fn record(
+    process: &ProcessId,
+    sandbox: &SandboxId,
+    attendant: &str,
+    request: &ExecRequest,
+) -> ProcessRecord {
     ProcessRecord {
         id: process.clone(),
         sandbox: sandbox.clone(),
         status: ProcessStatus::Starting,
+        attendant: attendant.to_owned(),
         command: shown_command(&request.program),
         pid: None,
         timeout_ms: request.timeout.map(duration_ms),

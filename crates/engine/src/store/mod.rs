@@ -57,7 +57,7 @@ pub(crate) enum Which {
     Live,
     /// A transition that began and has not ended: creating or destroying.
     Unfinished,
-    /// Live ones that end with the process that made them.
+    /// Live ones that end with the engine that made them.
     Ephemeral,
 }
 
@@ -75,7 +75,7 @@ pub(crate) trait Store: Send + Sync {
     /// The four characters that every id made with this store begins with.
     fn node(&self) -> &str;
 
-    /// Adds a sandbox that is about to be created. `SandboxExists` if a live one has its name.
+    /// Adds a sandbox that is about to be started, with both steps. `SandboxExists` if a live one has its name.
     async fn reserve(&self, record: &SandboxRecord) -> Result<()>;
 
     /// Notes that a step is about to happen.
@@ -84,8 +84,8 @@ pub(crate) trait Store: Send + Sync {
     /// Notes a step and what is known about the sandbox by now.
     async fn describe(&self, id: &SandboxId, step: Step, details: &Details) -> Result<()>;
 
-    /// Notes a step that moves the sandbox to `state`.
-    async fn transition(&self, id: &SandboxId, step: Step, state: State) -> Result<()>;
+    /// Notes steps that follow each other, the first of which moves the sandbox to `state`.
+    async fn transition(&self, id: &SandboxId, steps: &[Step], state: State) -> Result<()>;
 
     /// Ends the sandbox's life: its name is free, its journal is gone, processes that still ran are lost.
     async fn end(&self, id: &SandboxId, end: &End) -> Result<()>;
@@ -110,6 +110,9 @@ pub(crate) trait Store: Send + Sync {
 
     /// Adds a process that is about to be started, and moves the sandbox's idle clock.
     async fn add_process(&self, record: &ProcessRecord) -> Result<()>;
+
+    /// Makes another engine the attendant of a process that runs; false if somebody was faster.
+    async fn take_over(&self, id: &ProcessId, from: &str, to: &str) -> Result<bool>;
 
     async fn process_started(&self, id: &ProcessId, pid: u32) -> Result<()>;
 

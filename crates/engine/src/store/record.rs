@@ -49,8 +49,8 @@ pub(crate) struct SandboxRecord {
     pub(crate) name: Option<String>,
     pub(crate) backend: String,
     pub(crate) state: State,
-    /// Ends with the process that made it, which holds its owner lock.
-    pub(crate) ephemeral: bool,
+    /// The token of the engine that an ephemeral sandbox ends with.
+    pub(crate) owner: Option<String>,
     pub(crate) created_at: i64,
     pub(crate) used_at: i64,
     pub(crate) idle_ms: Option<u64>,
@@ -136,6 +136,8 @@ pub(crate) struct ProcessRecord {
     pub(crate) id: ProcessId,
     pub(crate) sandbox: SandboxId,
     pub(crate) status: ProcessStatus,
+    /// The token of the engine that takes its output and records its end.
+    pub(crate) attendant: String,
     /// For people.
     pub(crate) command: String,
     pub(crate) pid: Option<u32>,

@@ -7,6 +7,9 @@ use rusqlite::{Connection, TransactionBehavior};
 
 use crate::{Error, Result};
 
+// An index costs a page in the write-ahead log with every change it takes part in, on the way of every command. So only
+// what every command asks for has one; rare questions read the whole table.
+
 /// Each entry brings the schema from version `index` to `index + 1`. Entries are only added.
 const MIGRATIONS: &[&str] = &["
     CREATE TABLE meta (
@@ -19,7 +22,7 @@ const MIGRATIONS: &[&str] = &["
         name        TEXT,
         backend     TEXT NOT NULL,
         state       TEXT NOT NULL,
-        ephemeral   INTEGER NOT NULL,
+        owner       TEXT,
         created_at  INTEGER NOT NULL,
         used_at     INTEGER NOT NULL,
         ended_at    INTEGER,
@@ -30,9 +33,7 @@ const MIGRATIONS: &[&str] = &["
     ) WITHOUT ROWID;
     CREATE UNIQUE INDEX sandbox_names ON sandboxes (name)
         WHERE name IS NOT NULL AND state IN ('creating', 'ready', 'paused');
-    CREATE INDEX live_sandboxes ON sandboxes (state, ephemeral)
-        WHERE state IN ('creating', 'ready', 'paused', 'destroying');
-    CREATE INDEX ended_sandboxes ON sandboxes (ended_at) WHERE ended_at IS NOT NULL;
+    CREATE INDEX live_sandboxes ON sandboxes (owner) WHERE ended_at IS NULL;
 
     CREATE TABLE journal (
         sandbox TEXT NOT NULL,
@@ -52,6 +53,7 @@ const MIGRATIONS: &[&str] = &["
         id          TEXT PRIMARY KEY,
         sandbox     TEXT NOT NULL,
         status      TEXT NOT NULL,
+        attendant   TEXT NOT NULL,
         command     TEXT NOT NULL,
         pid         INTEGER,
         timeout_ms  INTEGER,
@@ -59,10 +61,7 @@ const MIGRATIONS: &[&str] = &["
         finished_at INTEGER,
         exit        TEXT
     ) WITHOUT ROWID;
-    CREATE INDEX processes_of ON processes (sandbox, started_at);
-    CREATE INDEX running_processes ON processes (status)
-        WHERE status IN ('starting', 'running');
-    CREATE INDEX ended_processes ON processes (finished_at) WHERE finished_at IS NOT NULL;
+    CREATE INDEX running_processes ON processes (sandbox) WHERE finished_at IS NULL;
 "];
 
 /// Brings the file to the newest schema, once, however many processes open it at the same time.

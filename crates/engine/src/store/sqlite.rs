@@ -30,14 +30,15 @@ const AUTOMATIC_CHECKPOINT_PAGES: u32 = 8192;
 
 macro_rules! sandbox_columns {
     () => {
-        "SELECT id, name, backend, state, ephemeral, created_at, used_at, idle_ms, hard_ms, failure, details
+        "SELECT id, name, backend, state, owner, created_at, used_at, idle_ms, hard_ms, failure, details
          FROM sandboxes"
     };
 }
 
 macro_rules! process_columns {
     () => {
-        "SELECT id, sandbox, status, command, pid, timeout_ms, started_at, finished_at, exit FROM processes"
+        "SELECT id, sandbox, status, attendant, command, pid, timeout_ms, started_at, finished_at, exit
+         FROM processes"
     };
 }
 
@@ -100,7 +101,7 @@ impl Store for SqliteStore {
         let inserted = self.write(|transaction| {
             transaction
                 .prepare_cached(
-                    "INSERT INTO sandboxes (id, name, backend, state, ephemeral, created_at, used_at, idle_ms,
+                    "INSERT INTO sandboxes (id, name, backend, state, owner, created_at, used_at, idle_ms,
                      hard_ms, failure, details) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
                 )?
                 .execute(params![
@@ -108,7 +109,7 @@ impl Store for SqliteStore {
                     record.name,
                     record.backend,
                     record.state.as_str(),
-                    record.ephemeral,
+                    record.owner,
                     record.created_at,
                     record.used_at,
                     record.idle_ms.map(to_integer),
@@ -116,7 +117,8 @@ impl Store for SqliteStore {
                     record.failure,
                     details,
                 ])?;
-            note(transaction, &record.id, Step::Reserved)
+            note(transaction, &record.id, Step::Reserved)?;
+            note(transaction, &record.id, Step::Starting)
         });
         match inserted {
             Err(rusqlite::Error::SqliteFailure(error, _))
@@ -145,12 +147,12 @@ impl Store for SqliteStore {
         .map_err(failed)
     }
 
-    async fn transition(&self, id: &SandboxId, step: Step, state: State) -> Result<()> {
+    async fn transition(&self, id: &SandboxId, steps: &[Step], state: State) -> Result<()> {
         self.write(|transaction| {
             transaction
                 .prepare_cached("UPDATE sandboxes SET state = ?2, used_at = ?3 WHERE id = ?1")?
                 .execute(params![id.as_str(), state.as_str(), now_ms()])?;
-            note(transaction, id, step)
+            steps.iter().try_for_each(|step| note(transaction, id, *step))
         })
         .map_err(failed)
     }
@@ -177,7 +179,7 @@ impl Store for SqliteStore {
             transaction
                 .prepare_cached(
                     "UPDATE processes SET status = 'lost', finished_at = ?2
-                     WHERE sandbox = ?1 AND status IN ('starting', 'running')",
+                     WHERE sandbox = ?1 AND finished_at IS NULL",
                 )?
                 .execute(params![id.as_str(), now])?;
             Ok(())
@@ -210,18 +212,18 @@ impl Store for SqliteStore {
 
     async fn sandboxes(&self, which: Which) -> Result<Vec<SandboxRecord>> {
         let query = match which {
-            Which::Live => concat!(
-                sandbox_columns!(),
-                " WHERE state IN ('creating', 'ready', 'paused', 'destroying')
-                  ORDER BY created_at, id"
-            ),
-            Which::Unfinished => {
-                concat!(sandbox_columns!(), " WHERE state IN ('creating', 'destroying')")
+            Which::Live => {
+                concat!(sandbox_columns!(), " WHERE ended_at IS NULL ORDER BY created_at, id")
             }
-            Which::Ephemeral => concat!(
-                sandbox_columns!(),
-                " WHERE state IN ('creating', 'ready', 'paused', 'destroying') AND ephemeral = 1"
-            ),
+            Which::Unfinished => {
+                concat!(
+                    sandbox_columns!(),
+                    " WHERE ended_at IS NULL AND state IN ('creating', 'destroying')"
+                )
+            }
+            Which::Ephemeral => {
+                concat!(sandbox_columns!(), " WHERE ended_at IS NULL AND owner IS NOT NULL")
+            }
         };
         let connection = self.lock();
         let mut statement = connection.prepare_cached(query).map_err(failed)?;
@@ -261,13 +263,14 @@ impl Store for SqliteStore {
         self.write(|transaction| {
             transaction
                 .prepare_cached(
-                    "INSERT INTO processes (id, sandbox, status, command, pid, timeout_ms, started_at,
-                     finished_at, exit) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+                    "INSERT INTO processes (id, sandbox, status, attendant, command, pid, timeout_ms, started_at,
+                     finished_at, exit) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
                 )?
                 .execute(params![
                     record.id.as_str(),
                     record.sandbox.as_str(),
                     record.status.as_str(),
+                    record.attendant,
                     record.command,
                     record.pid,
                     record.timeout_ms.map(to_integer),
@@ -277,6 +280,19 @@ impl Store for SqliteStore {
                 ])?;
             touch(transaction, &record.sandbox)
         })
+        .map_err(failed)
+    }
+
+    async fn take_over(&self, id: &ProcessId, from: &str, to: &str) -> Result<bool> {
+        self.write(|transaction| {
+            transaction
+                .prepare_cached(
+                    "UPDATE processes SET attendant = ?3
+                     WHERE id = ?1 AND attendant = ?2 AND finished_at IS NULL",
+                )?
+                .execute([id.as_str(), from, to])
+        })
+        .map(|changed| changed == 1)
         .map_err(failed)
     }
 
@@ -304,7 +320,7 @@ impl Store for SqliteStore {
             transaction
                 .prepare_cached(
                     "UPDATE processes SET status = ?2, exit = ?3, finished_at = ?4
-                     WHERE id = ?1 AND status IN ('starting', 'running')",
+                     WHERE id = ?1 AND finished_at IS NULL",
                 )?
                 .execute(params![id.as_str(), status.as_str(), exit, now_ms()])
         })
@@ -336,7 +352,7 @@ impl Store for SqliteStore {
 
     async fn unfinished_processes(&self) -> Result<Vec<ProcessRecord>> {
         let connection = self.lock();
-        let query = concat!(process_columns!(), " WHERE status IN ('starting', 'running')");
+        let query = concat!(process_columns!(), " WHERE finished_at IS NULL");
         let mut statement = connection.prepare_cached(query).map_err(failed)?;
         let rows = statement.query_map([], process_from).map_err(failed)?;
         rows.collect::<rusqlite::Result<_>>().map_err(failed)
@@ -387,9 +403,18 @@ impl Store for SqliteStore {
         if size < CHECKPOINT_BYTES {
             return Ok(());
         }
-        // On a connection of its own: commits go on meanwhile.
-        let connection = Self::connect(&self.path).map_err(failed)?;
-        connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())).map_err(failed)
+        // On a thread and a connection of its own: it waits for the disk, and commits go on meanwhile.
+        let path = self.path.clone();
+        let folded = tokio::task::spawn_blocking(move || {
+            let connection = Self::connect(&path)?;
+            connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
+        });
+        match folded.await {
+            Ok(result) => result.map_err(failed),
+            Err(source) => {
+                Err(Error::new(Code::Internal, "fold the state's log").with_source(source))
+            }
+        }
     }
 }
 
@@ -399,7 +424,7 @@ fn sandbox_from(row: &Row<'_>) -> rusqlite::Result<SandboxRecord> {
         name: row.get(1)?,
         backend: row.get(2)?,
         state: parsed(row, 3, |text| State::parse(text).ok_or_else(|| unknown(text)))?,
-        ephemeral: row.get(4)?,
+        owner: row.get(4)?,
         created_at: row.get(5)?,
         used_at: row.get(6)?,
         idle_ms: row.get::<_, Option<i64>>(7)?.map(i64::unsigned_abs),
@@ -410,20 +435,21 @@ fn sandbox_from(row: &Row<'_>) -> rusqlite::Result<SandboxRecord> {
 }
 
 fn process_from(row: &Row<'_>) -> rusqlite::Result<ProcessRecord> {
-    let exit: Option<String> = row.get(8)?;
+    let exit: Option<String> = row.get(9)?;
     Ok(ProcessRecord {
         id: parsed(row, 0, ProcessId::parse)?,
         sandbox: parsed(row, 1, SandboxId::parse)?,
         status: parsed(row, 2, |text| ProcessStatus::parse(text).ok_or_else(|| unknown(text)))?,
-        command: row.get(3)?,
-        pid: row.get(4)?,
-        timeout_ms: row.get::<_, Option<i64>>(5)?.map(i64::unsigned_abs),
-        started_at: row.get(6)?,
-        finished_at: row.get(7)?,
+        attendant: row.get(3)?,
+        command: row.get(4)?,
+        pid: row.get(5)?,
+        timeout_ms: row.get::<_, Option<i64>>(6)?.map(i64::unsigned_abs),
+        started_at: row.get(7)?,
+        finished_at: row.get(8)?,
         exit: exit
             .map(|text| serde_json::from_str(&text))
             .transpose()
-            .map_err(|error| invalid(8, error))?,
+            .map_err(|error| invalid(9, error))?,
     })
 }
 

@@ -14,7 +14,7 @@ fn record(store: &SqliteStore, name: Option<&str>) -> SandboxRecord {
         name: name.map(str::to_owned),
         backend: "fake".to_owned(),
         state: State::Creating,
-        ephemeral: false,
+        owner: None,
         created_at: 1,
         used_at: 2,
         idle_ms: Some(1_800_000),
@@ -29,6 +29,7 @@ fn process(sandbox: &SandboxId) -> ProcessRecord {
         id: random::process_id(),
         sandbox: sandbox.clone(),
         status: ProcessStatus::Starting,
+        attendant: "me".to_owned(),
         command: "true".to_owned(),
         pid: None,
         timeout_ms: Some(60_000),
@@ -63,7 +64,7 @@ async fn a_name_belongs_to_one_live_sandbox() {
     assert_eq!(store.reserve(&second).await.unwrap_err().code(), Code::SandboxExists);
     assert_eq!(store.sandbox(&second.id).await.unwrap(), None);
 
-    store.transition(&first.id, Step::Stopping, State::Destroying).await.unwrap();
+    store.transition(&first.id, &[Step::Stopping], State::Destroying).await.unwrap();
     store.reserve(&second).await.unwrap();
     assert_eq!(store.sandbox_named("web").await.unwrap().unwrap().id, second.id);
 }
@@ -73,8 +74,9 @@ async fn the_end_of_a_sandbox_ends_what_belongs_to_it() {
     let (_directory, store) = store();
     let record = record(&store, Some("web"));
     store.reserve(&record).await.unwrap();
-    store.journal(&record.id, Step::Starting).await.unwrap();
-    assert_eq!(store.steps(&record.id).await.unwrap(), ["reserved", "starting"]);
+    store.journal(&record.id, Step::Applying).await.unwrap();
+    let steps = store.steps(&record.id).await.unwrap();
+    assert_eq!(steps, ["reserved", "starting", "applying"]);
     store.mark_ensured(&record.id, "abc").await.unwrap();
     assert!(store.is_ensured(&record.id, "abc").await.unwrap());
     let process = process(&record.id);
@@ -110,11 +112,11 @@ async fn an_end_is_recorded_once() {
 async fn which_finds_its_kind() {
     let (_directory, store) = store();
     let mut creating = record(&store, None);
-    creating.ephemeral = true;
+    creating.owner = Some("me".to_owned());
     let ready = record(&store, None);
     store.reserve(&creating).await.unwrap();
     store.reserve(&ready).await.unwrap();
-    store.transition(&ready.id, Step::Ready, State::Ready).await.unwrap();
+    store.transition(&ready.id, &[Step::Ready], State::Ready).await.unwrap();
     let ids = |which| {
         let store = &store;
         async move {

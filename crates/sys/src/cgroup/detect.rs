@@ -116,12 +116,18 @@ fn enable_controllers(base: &Path) -> Vec<String> {
 
 fn turn_on(control: &Path) -> bool {
     // One at a time: a controller that is unavailable must not take the others with it.
-    CONTROLLERS.into_iter().map(|name| fs::write(control, format!("+{name}")).is_ok()).fold(true, |all, one| all & one)
+    CONTROLLERS
+        .into_iter()
+        .map(|name| fs::write(control, format!("+{name}")).is_ok())
+        .fold(true, |all, one| all & one)
 }
 
 fn only_self_inside(base: &Path) -> bool {
     let inside = fs::read_to_string(base.join("cgroup.procs")).unwrap_or_default();
-    let mine = [std::process::id(), rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get() as u32)];
+    let mine = [
+        std::process::id(),
+        rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get() as u32),
+    ];
     !inside.is_empty()
         && inside.lines().all(|line| line.parse().is_ok_and(|pid: u32| mine.contains(&pid)))
 }
@@ -163,12 +169,15 @@ mod tests {
         let found = Cgroups::detect(root.path(), true);
         let base = root.path().join("sys/fs/cgroup");
         let branch = Some(Branch { version: Version::V2, base: base.clone() });
-        assert_eq!(found, Cgroups {
-            memory: branch.clone(),
-            cpu: branch.clone(),
-            pids: branch,
-            unified: Some(base.clone()),
-        });
+        assert_eq!(
+            found,
+            Cgroups {
+                memory: branch.clone(),
+                cpu: branch.clone(),
+                pids: branch,
+                unified: Some(base.clone()),
+            }
+        );
         assert_eq!(found.bases(), [(Version::V2, base)]);
     }
 
@@ -189,7 +198,10 @@ mod tests {
         );
         let found = Cgroups::detect(root.path(), true);
         let branch = |name: &str| {
-            Some(Branch { version: Version::V1, base: root.path().join("sys/fs/cgroup").join(name) })
+            Some(Branch {
+                version: Version::V1,
+                base: root.path().join("sys/fs/cgroup").join(name),
+            })
         };
         assert_eq!(found.memory, branch("memory"));
         assert_eq!(found.cpu, branch("cpu"));
@@ -202,12 +214,16 @@ mod tests {
     fn an_ordinary_user_gets_the_highest_delegated_directory() {
         let mountinfo = "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
         let slice = "sys/fs/cgroup/user.slice/user@1000.service";
-        let root = recorded(mountinfo, "0::/user.slice/user@1000.service/app.slice/run.scope\n", &[
-            (&format!("{slice}/cgroup.procs"), ""),
-            (&format!("{slice}/cgroup.subtree_control"), "cpu memory pids"),
-            (&format!("{slice}/app.slice/cgroup.procs"), ""),
-            (&format!("{slice}/app.slice/run.scope/cgroup.procs"), ""),
-        ]);
+        let root = recorded(
+            mountinfo,
+            "0::/user.slice/user@1000.service/app.slice/run.scope\n",
+            &[
+                (&format!("{slice}/cgroup.procs"), ""),
+                (&format!("{slice}/cgroup.subtree_control"), "cpu memory pids"),
+                (&format!("{slice}/app.slice/cgroup.procs"), ""),
+                (&format!("{slice}/app.slice/run.scope/cgroup.procs"), ""),
+            ],
+        );
         // The file is what counts as "may write" here: above the service there is none.
         let found = Cgroups::detect(root.path(), false);
         let base = root.path().join(slice);

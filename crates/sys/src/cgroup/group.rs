@@ -97,7 +97,9 @@ impl Group<'_> {
             for attempt in 0.. {
                 match fs::create_dir(&parent) {
                     Ok(()) if version == Version::V2 => pass_controllers_on(&base, &parent),
-                    Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                    Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                        return Err(error);
+                    }
                     _ => {}
                 }
                 match fs::create_dir(parent.join(&self.name)) {
@@ -189,7 +191,9 @@ impl Group<'_> {
             return;
         }
         for (_, directory) in self.directories() {
-            for pid in fs::read_to_string(directory.join("cgroup.procs")).unwrap_or_default().lines() {
+            for pid in
+                fs::read_to_string(directory.join("cgroup.procs")).unwrap_or_default().lines()
+            {
                 if let Some(pid) = pid.parse().ok().and_then(rustix::process::Pid::from_raw) {
                     let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
                 }
@@ -318,7 +322,8 @@ mod tests {
         let limits =
             Limits { memory_bytes: Some(1 << 29), cpu_millis: Some(1500), pids: Some(256) };
         group.create(&limits).unwrap();
-        let read = |file: &str| fs::read_to_string(root.path().join("parent/one").join(file)).unwrap();
+        let read =
+            |file: &str| fs::read_to_string(root.path().join("parent/one").join(file)).unwrap();
         assert_eq!(read("memory.max"), "536870912");
         assert_eq!(read("cpu.max"), "150000 100000");
         assert_eq!(read("pids.max"), "256");

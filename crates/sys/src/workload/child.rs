@@ -96,11 +96,7 @@ pub(super) fn become_user(credentials: Option<&Credentials>, capabilities: u64) 
     let mut header = uapi::CapabilityHeader::default();
     let mut current = [uapi::CapabilityData::default(); 2];
     let header = &raw mut header as usize;
-    step(
-        Stage::Capabilities,
-        libc::SYS_capget,
-        [header, &raw mut current as usize, 0, 0, 0],
-    )?;
+    step(Stage::Capabilities, libc::SYS_capget, [header, &raw mut current as usize, 0, 0, 0])?;
     let permitted = u64::from(current[0].permitted) | u64::from(current[1].permitted) << 32;
     let kept = uapi::CapabilityData::split(permitted & capabilities);
     step(Stage::Capabilities, libc::SYS_capset, [header, &raw const kept as usize, 0, 0, 0])
@@ -119,10 +115,8 @@ pub(super) fn wall_in(confinement: &Confinement) -> Result<()> {
 
 pub(super) fn filter(confinement: &Confinement) -> Result<()> {
     for filter in &confinement.filters {
-        let program = libc::sock_fprog {
-            len: filter.0.len() as u16,
-            filter: filter.0.as_ptr().cast_mut(),
-        };
+        let program =
+            libc::sock_fprog { len: filter.0.len() as u16, filter: filter.0.as_ptr().cast_mut() };
         let set = [libc::SECCOMP_SET_MODE_FILTER as usize, 0, &raw const program as usize, 0, 0];
         step(Stage::Seccomp, libc::SYS_seccomp, set)?;
     }
@@ -145,8 +139,7 @@ fn open_directory(path: usize) -> Result<RawFd> {
 
 fn unblock_signals() -> Result<()> {
     let none = 0u64;
-    let set =
-        [libc::SIG_SETMASK as usize, &raw const none as usize, 0, size_of_val(&none), 0];
+    let set = [libc::SIG_SETMASK as usize, &raw const none as usize, 0, size_of_val(&none), 0];
     step(Stage::Signals, libc::SYS_rt_sigprocmask, set)
 }
 

@@ -22,7 +22,6 @@ pub(super) fn reach(_: &[OsString]) -> Result<Report, String> {
     if let Ok(own) = own {
         report.twin("ptrace(seize, own child)", seize(own as usize));
         report.twin("process_vm_readv(own child)", read_memory(own as usize));
-        report.twin("prlimit(own child)", limits(own as usize));
         report.twin("kill(own child)", raw::kill(own, libc::SIGKILL).and_then(|()| raw::wait(own)));
     }
     report.twin("prlimit(0)", limits(0));
@@ -142,12 +141,14 @@ fn open_files(report: &mut Report) {
     report.attempt("open(/proc/1/exe)", File::open("/proc/1/exe"));
     // A writable handle on the agent's program would change every later sandbox (CVE-2019-5736).
     report.attempt("open(/proc/1/exe, write)", OpenOptions::new().write(true).open("/proc/1/exe"));
-    report.attempt("list(/proc/1/fd)", fs::read_dir("/proc/1/fd"));
-    report.attempt("list(/proc/1/map_files)", fs::read_dir("/proc/1/map_files"));
-    for name in ["oom_score_adj", "comm", "mem", "clear_refs", "coredump_filter"] {
-        let path = format!("/proc/1/{name}");
-        report.attempt(format!("open({path}, write)"), OpenOptions::new().write(true).open(&path));
-    }
+    // Root of the user namespace may see the numbers; what they stand for must stay hidden.
+    report.attempt("readlink(/proc/1/fd/*)", any_link("/proc/1/fd"));
+    report.attempt("readlink(/proc/1/map_files/*)", any_link("/proc/1/map_files"));
+    report.attempt("open(/proc/1/mem, write)", OpenOptions::new().write(true).open("/proc/1/mem"));
+    // A raised score would make the kernel choose the agent when memory is short.
+    let score =
+        fs::read("/proc/1/oom_score_adj").and_then(|now| fs::write("/proc/1/oom_score_adj", now));
+    report.attempt("write(/proc/1/oom_score_adj)", score);
     // Everybody may open this one; the kernel decides when it is written.
     report.attempt("write(/proc/1/timerslack_ns)", fs::write("/proc/1/timerslack_ns", "50000"));
 }
@@ -165,6 +166,13 @@ fn rule(report: &mut Report) {
     let (who_process, best_effort) = (1, 2 << 13 | 4);
     let io_priority = [who_process, AGENT, best_effort, 0, 0, 0];
     report.attempt("ioprio_set(1)", call(libc::SYS_ioprio_set, io_priority));
+    let advice = raw::in_child(|child| {
+        let pidfd = child.call(libc::SYS_pidfd_open, [AGENT, 0, 0, 0, 0, 0])? as usize;
+        let mut range = [0_usize, 4096];
+        let cold = 20;
+        child.call(libc::SYS_process_madvise, [pidfd, raw::place(&mut range), 1, cold, 0, 0])
+    });
+    report.attempt("process_madvise(1)", advice);
     report.attempt("migrate_pages(1)", call(libc::SYS_migrate_pages, [AGENT, 0, 0, 0, 0, 0]));
     report.attempt("move_pages(1)", call(libc::SYS_move_pages, [AGENT, 0, 0, 0, 0, 0]));
 }
@@ -210,6 +218,18 @@ fn read_some(path: &str) -> io::Result<()> {
     let mut file = File::open(path)?;
     // Memory at address zero is not mapped; being able to open it is the finding.
     if path.ends_with("/mem") { Ok(()) } else { file.read(&mut [0; 64]).map(drop) }
+}
+
+/// Succeeds if what any entry of a directory of links stands for can be read.
+fn any_link(directory: &str) -> io::Result<()> {
+    let mut refusal = io::Error::from_raw_os_error(libc::ENOENT);
+    for entry in fs::read_dir(directory)? {
+        match fs::read_link(entry?.path()) {
+            Ok(_) => return Ok(()),
+            Err(error) => refusal = error,
+        }
+    }
+    Err(refusal)
 }
 
 fn processes() -> impl Iterator<Item = u32> {

@@ -38,7 +38,6 @@ pub(super) fn kernel_interfaces(_: &[OsString]) -> Result<Report, String> {
             ("open_by_handle_at", libc::SYS_open_by_handle_at, [BAD, BAD, 0, 0, 0, 0]),
             ("quotactl", libc::SYS_quotactl, [0, 0, 0, 0, 0, 0]),
             ("lookup_dcookie", libc::SYS_lookup_dcookie, [0, 0, 0, 0, 0, 0]),
-            ("process_madvise", libc::SYS_process_madvise, [BAD, 0, 0, 0, 0, 0]),
         ],
     );
     twin_all(

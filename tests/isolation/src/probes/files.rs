@@ -50,7 +50,7 @@ pub(super) fn writes(arguments: &[OsString]) -> Result<Report, String> {
         report.attempt(format!("chmod({file})"), mode);
         report.attempt(format!("rename({file})"), fs::rename(file, format!("{file}-moved")));
     }
-    report.attempt("rename(/usr)", fs::rename("/usr", "/tmp/usr"));
+    report.attempt("rename(/usr)", fs::rename("/usr", "/usr-moved"));
     report.attempt("unlink(/dev/null)", fs::remove_file("/dev/null"));
     // A path that leaves a writable place by a link is judged where it ends.
     report.attempt("create(through /tmp link)", through_link());

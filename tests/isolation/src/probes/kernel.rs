@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 
 use crate::raw::{self, Ended, call};
 use crate::report::Report;
@@ -120,10 +121,11 @@ fn content(path: &str) -> io::Result<()> {
     if fs::metadata(path)?.is_dir() {
         return fs::read_dir(path)?.next().map(drop).ok_or_else(absent);
     }
-    // Messages block when there are none left; the first byte is evidence enough.
-    let open = fs::File::options().read(true).open(path);
-    if path == "/proc/kmsg" {
-        return open.map(drop);
+    let mut open = OpenOptions::new();
+    // Messages block when there are none left; having to wait for some is being able to read them.
+    match open.read(true).custom_flags(libc::O_NONBLOCK).open(path)?.read(&mut [0; 64]) {
+        Ok(0) => Err(absent()),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+        other => other.map(drop),
     }
-    if open?.read(&mut [0; 64])? == 0 { Err(absent()) } else { Ok(()) }
 }

@@ -15,10 +15,13 @@ pub(super) fn privileges(_: &[OsString]) -> Result<Report, String> {
     state(&mut report);
     let root = raw::identities()[0] == 0;
     if !root {
-        for (name, number) in [("setuid", libc::SYS_setuid), ("setgid", libc::SYS_setgid)] {
-            report.attempt(format!("{name}(0)"), call(number, [0; 6]));
+        for (name, number) in [
+            ("setuid", libc::SYS_setuid),
+            ("setresuid", libc::SYS_setresuid),
+            ("setgid", libc::SYS_setgid),
+        ] {
+            report.attempt(format!("{name}(0)"), become_root(number));
         }
-        report.attempt("setresuid(0, 0, 0)", call(libc::SYS_setresuid, [0; 6]));
         report.attempt("setgroups(none)", call(libc::SYS_setgroups, [0; 6]));
     }
     report.attempt("capset(everything)", gain_capabilities());
@@ -123,6 +126,14 @@ fn state(report: &mut Report) {
             report.fact(name, value.trim());
         }
     }
+}
+
+/// Succeeds only if an id is zero afterwards; where no id zero exists, the kernel's refusal is EINVAL.
+fn become_root(number: libc::c_long) -> Ended {
+    raw::in_child(|child| {
+        let _ = child.call(number, [0; 6]);
+        if raw::identities().contains(&0) { Ok(0) } else { Err(libc::EPERM) }
+    })
 }
 
 fn gain_capabilities() -> Ended {

@@ -8,7 +8,7 @@ const TIOCSTI: u64 = 0x5412;
 const TIOCLINUX: u64 = 0x541C;
 
 const fn namespace(index: usize) -> When {
-    When::Masked { index: 0, mask: NAMESPACES[index], value: NAMESPACES[index] }
+    When::Flag { index: 0, flag: NAMESPACES[index] }
 }
 
 #[rustfmt::skip]

@@ -1,0 +1,56 @@
+//! `bench`: measurements that anyone can repeat, peers beside ours in one run.
+
+use clap::{Args, Subcommand};
+
+/// Measure this host, with peers beside Belljar in one run
+#[derive(Args, Debug)]
+pub(crate) struct BenchArgs {
+    #[command(subcommand)]
+    pub(crate) command: BenchCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum BenchCommand {
+    /// Create, run `true`, destroy; then a command in a sandbox that exists; then the rate of two at once
+    ///
+    /// Rounds are interleaved: each peer does one after the other, so that noise of the host meets all alike. Peers
+    /// that are not installed, or need root, are named and left out.
+    Start(BenchStartArgs),
+    /// Memory of many idle sandboxes, and whether creating the last is as fast as the first
+    Idle(BenchIdleArgs),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct BenchStartArgs {
+    /// Rounds
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(10..=100_000))]
+    pub(crate) count: u32,
+
+    /// Leave the peers out
+    #[arg(long)]
+    pub(crate) no_peers: bool,
+
+    /// Print the figures as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct BenchIdleArgs {
+    /// Sandboxes
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(10..=4000))]
+    pub(crate) count: u32,
+
+    /// Print the figures as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl BenchArgs {
+    pub(crate) fn json(&self) -> bool {
+        match &self.command {
+            BenchCommand::Start(args) => args.json,
+            BenchCommand::Idle(args) => args.json,
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! `belljar bench idle`.
+
+use std::time::Instant;
+
+use belljar_engine::{Engine, SandboxId};
+use serde::Serialize;
+
+use super::{Done, create};
+use crate::args::BenchIdleArgs;
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::output::{print, print_json};
+
+#[derive(Debug, Serialize)]
+struct Report {
+    sandboxes: usize,
+    /// What the host can give less than before, for each: everything, kernel memory included.
+    available_kib_each: f64,
+    /// Proportional share of agents and launcher, for each.
+    proportional_kib_each: f64,
+    /// Created per second: the first tenth and the last.
+    first_per_second: f64,
+    last_per_second: f64,
+}
+
+pub(super) async fn idle(context: &Context, args: &BenchIdleArgs) -> Result<Done, Failure> {
+    let report = context
+        .with_engine(async |engine| {
+            let mut made = Vec::new();
+            let measured = measure(engine, args.count as usize, &mut made).await;
+            for id in &made {
+                engine.destroy(id.as_str()).await?;
+            }
+            measured
+        })
+        .await?;
+    if args.json {
+        print_json(&report)?;
+    } else {
+        print(&format!(
+            "{} idle sandboxes\n  {:.0} KiB each by memory that is no longer available\n  {:.0} KiB each by proportional share of \
+             processes\n  {:.0}/s created at first, {:.0}/s at last\n",
+            report.sandboxes,
+            report.available_kib_each,
+            report.proportional_kib_each,
+            report.first_per_second,
+            report.last_per_second
+        ))?;
+    }
+    Ok(Done::Success)
+}
+
+async fn measure(
+    engine: &Engine,
+    count: usize,
+    made: &mut Vec<SandboxId>,
+) -> Result<Report, Failure> {
+    // The first one builds what all share.
+    let warm = create(engine).await?;
+    engine.destroy(warm.as_str()).await?;
+    let before = available_kib();
+    let tenth = (count / 10).max(1);
+    let mut laps = Vec::new();
+    let mut started = Instant::now();
+    for number in 1..=count {
+        made.push(create(engine).await?);
+        if number % tenth == 0 {
+            laps.push(tenth as f64 / started.elapsed().as_secs_f64());
+            started = Instant::now();
+        }
+    }
+    let each = |kib: f64| kib / count as f64;
+    Ok(Report {
+        sandboxes: count,
+        available_kib_each: each((before - available_kib()).max(0.0)),
+        proportional_kib_each: each(proportional_kib()),
+        first_per_second: laps.first().copied().unwrap_or_default(),
+        last_per_second: laps.last().copied().unwrap_or_default(),
+    })
+}
+
+fn available_kib() -> f64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    value(&text, "MemAvailable:").unwrap_or_default()
+}
+
+/// Proportional set sizes of all agents and launchers of this host.
+fn proportional_kib() -> f64 {
+    let Ok(processes) = std::fs::read_dir("/proc") else { return 0.0 };
+    processes
+        .flatten()
+        .filter(|process| {
+            let name = std::fs::read_to_string(process.path().join("comm")).unwrap_or_default();
+            name.starts_with("belljar")
+        })
+        .filter_map(|process| std::fs::read_to_string(process.path().join("smaps_rollup")).ok())
+        .filter_map(|text| value(&text, "Pss:"))
+        .sum()
+}
+
+fn value(text: &str, key: &str) -> Option<f64> {
+    text.lines().find_map(|line| line.strip_prefix(key)?.split_whitespace().next()?.parse().ok())
+}

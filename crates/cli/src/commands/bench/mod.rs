@@ -1,0 +1,40 @@
+//! `belljar bench`: how fast and how small, beside peers, in one run.
+
+mod idle;
+mod peers;
+mod start;
+mod stats;
+
+use belljar_engine::{CreateRequest, Engine, ExecRequest, Program, SandboxId};
+
+use super::Done;
+use crate::args::{BenchArgs, BenchCommand};
+use crate::context::Context;
+use crate::failure::Failure;
+
+pub(crate) async fn bench(context: &Context, args: &BenchArgs) -> Result<Done, Failure> {
+    match &args.command {
+        BenchCommand::Start(args) => start::start(context, args).await,
+        BenchCommand::Idle(args) => idle::idle(context, args).await,
+    }
+}
+
+/// A sandbox as `run --ephemeral` makes it, with all defaults.
+async fn create(engine: &Engine) -> Result<SandboxId, Failure> {
+    Ok(engine.create(CreateRequest::default()).await?.id)
+}
+
+/// Runs `true` and waits for its end.
+async fn exec_true(engine: &Engine, id: &SandboxId) -> Result<(), Failure> {
+    let request = ExecRequest::new(Program::Argv(vec!["true".into()]));
+    engine.exec(id, request).await?.wait().await?;
+    Ok(())
+}
+
+/// Create, `true`, destroy.
+async fn whole(engine: &Engine) -> Result<(), Failure> {
+    let id = create(engine).await?;
+    let ran = exec_true(engine, &id).await;
+    engine.destroy(id.as_str()).await?;
+    ran
+}

@@ -1,0 +1,144 @@
+//! `belljar bench start`.
+
+use std::time::{Duration, Instant};
+
+use belljar_engine::Engine;
+use serde::Serialize;
+
+use super::stats::Figures;
+use super::{Done, create, exec_true, peers, whole};
+use crate::args::BenchStartArgs;
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::output::{Table, print, print_json};
+
+/// Before figures are taken: templates are built, caches are warm.
+const WARM_UP: u32 = 10;
+/// How many whole cycles are under way at once for the rate.
+const AT_ONCE: usize = 2;
+
+#[derive(Debug, Serialize)]
+struct Report {
+    /// Create + `true` + destroy, and the peers' equivalent.
+    whole: Vec<Figures>,
+    /// `true` in a sandbox that exists, and a plain child on the host.
+    exec: Vec<Figures>,
+    sandboxes_per_second: f64,
+    at_once: usize,
+    /// Ours divided by the peer's, p50.
+    ratios: Vec<(String, f64)>,
+    absent: Vec<String>,
+}
+
+pub(super) async fn start(context: &Context, args: &BenchStartArgs) -> Result<Done, Failure> {
+    let report = context.with_engine(async |engine| measure(context, engine, args).await).await?;
+    if args.json {
+        print_json(&report)?;
+    } else {
+        print(&render(&report))?;
+    }
+    Ok(Done::Success)
+}
+
+async fn measure(
+    context: &Context,
+    engine: &Engine,
+    args: &BenchStartArgs,
+) -> Result<Report, Failure> {
+    let scratch = context.settings.state_dir()?.join("bench");
+    let (peers, absent) =
+        if args.no_peers { (Vec::new(), Vec::new()) } else { peers::all(&scratch) };
+    for _ in 0..WARM_UP {
+        whole(engine).await?;
+    }
+    let mut ours = Vec::new();
+    let mut theirs: Vec<Vec<Duration>> = peers.iter().map(|_| Vec::new()).collect();
+    for _ in 0..args.count {
+        let started = Instant::now();
+        whole(engine).await?;
+        ours.push(started.elapsed());
+        for (peer, durations) in peers.iter().zip(&mut theirs) {
+            durations.extend(peer.measure().ok());
+        }
+    }
+    let (inside, plain) = measure_exec(engine, args.count).await?;
+    let rate = measure_rate(engine, args.count).await?;
+    let _ = std::fs::remove_dir_all(scratch);
+
+    let mut whole = vec![Figures::of("belljar", ours)];
+    for (peer, durations) in peers.iter().zip(theirs) {
+        whole.push(Figures::of(peer.name, durations));
+    }
+    let exec = vec![Figures::of("belljar exec", inside), Figures::of("fork + exec", plain)];
+    let mut ratios: Vec<(String, f64)> =
+        whole[1..].iter().map(|peer| (peer.name.clone(), whole[0].p50_ms / peer.p50_ms)).collect();
+    ratios.push((exec[1].name.clone(), exec[0].p50_ms / exec[1].p50_ms));
+    Ok(Report { whole, exec, sandboxes_per_second: rate, at_once: AT_ONCE, ratios, absent })
+}
+
+async fn measure_exec(
+    engine: &Engine,
+    count: u32,
+) -> Result<(Vec<Duration>, Vec<Duration>), Failure> {
+    let id = create(engine).await?;
+    let (mut inside, mut plain) = (Vec::new(), Vec::new());
+    let mut measured = Ok(());
+    for _ in 0..count {
+        let started = Instant::now();
+        measured = exec_true(engine, &id).await;
+        if measured.is_err() {
+            break;
+        }
+        inside.push(started.elapsed());
+        plain.extend(peers::fork_and_exec().ok());
+    }
+    engine.destroy(id.as_str()).await?;
+    measured.map(|()| (inside, plain))
+}
+
+async fn measure_rate(engine: &Engine, count: u32) -> Result<f64, Failure> {
+    let each = count as usize / AT_ONCE;
+    let one = async || {
+        for _ in 0..each {
+            whole(engine).await?;
+        }
+        Ok::<(), Failure>(())
+    };
+    let started = Instant::now();
+    let (first, second) = tokio::join!(one(), one());
+    first.and(second)?;
+    Ok((each * AT_ONCE) as f64 / started.elapsed().as_secs_f64())
+}
+
+fn render(report: &Report) -> String {
+    let mut text = String::from("create + `true` + destroy\n");
+    text.push_str(&figures(&report.whole));
+    text.push_str("\n`true` in a sandbox that exists\n");
+    text.push_str(&figures(&report.exec));
+    text.push_str("\nours divided by theirs (p50)\n");
+    for (name, ratio) in &report.ratios {
+        text.push_str(&format!("  {name}: {ratio:.2}\n"));
+    }
+    text.push_str(&format!(
+        "\n{:.0} sandboxes per second, {} at once\n",
+        report.sandboxes_per_second, report.at_once
+    ));
+    for line in &report.absent {
+        text.push_str(&format!("left out: {line}\n"));
+    }
+    text
+}
+
+fn figures(figures: &[Figures]) -> String {
+    let mut table = Table::new(&["", "P50 MS", "P95 MS", "P99 MS", "ROUNDS"]);
+    for one in figures {
+        table.row([
+            one.name.clone(),
+            format!("{:.2}", one.p50_ms),
+            format!("{:.2}", one.p95_ms),
+            format!("{:.2}", one.p99_ms),
+            one.count.to_string(),
+        ]);
+    }
+    table.render(2)
+}
