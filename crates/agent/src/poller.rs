@@ -197,7 +197,7 @@ mod tests {
         let poller = Poller::new().unwrap();
         let (reader, writer) = rustix::pipe::pipe().unwrap();
         let mut watched = poller.own(reader, Token::Output(7));
-        rustix::io::write(&writer, b"x").unwrap();
+        io::write(&writer, b"x").unwrap();
         let mut events = Vec::new();
         let mut poll = || {
             poller.wait(&mut events, Some(Duration::ZERO)).unwrap();

@@ -49,17 +49,27 @@ const FILES: u32 = 7;
 /// Enough for as many processes as the agent keeps.
 const DESCRIPTORS: u64 = 8192;
 
-/// Everything is blocked; the end of a child and a request to leave are read from a descriptor.
+/// Everything is blocked; the end of a child, and outside of a sandbox a request to leave, are read from a descriptor.
 pub(crate) fn own_signals() -> io::Result<SignalDescriptor> {
     // Rust's runtime and whoever started the agent may have ignored some, which programs would inherit.
     signals::reset_dispositions();
+    if is_init() {
+        // The kernel keeps signals from inside away from PID 1, but not those that it reads itself. Whoever is outside
+        // has KILL.
+        return SignalDescriptor::block_all(&[Signal::CHILD]);
+    }
     SignalDescriptor::block_all(&[Signal::CHILD, Signal::TERM])
 }
 
 /// Orphans come to PID 1 by themselves; anywhere else they must be asked for.
 pub(crate) fn adopt_orphans() -> io::Result<()> {
-    if getpid().as_raw_nonzero().get() != 1 {
+    if !is_init() {
         rustix::process::set_child_subreaper(Some(getpid()))?;
     }
     Ok(())
+}
+
+/// Whether this is PID 1, with a machine of its own.
+pub(crate) fn is_init() -> bool {
+    getpid().as_raw_nonzero().get() == 1
 }

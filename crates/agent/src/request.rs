@@ -11,15 +11,13 @@ use crate::connection::Use;
 use crate::failure::{Problem, Result, invalid};
 use crate::lease::Lease;
 use crate::memory::MemoryWatch;
+use crate::prepare::is_init;
 use crate::service::Service;
 use crate::setup::{Setup, narrow_bounding_set};
 use crate::tree::cgroup::Cgroups;
 
-/// Answered at once, or by frames that follow.
-enum Answer {
-    Now(Body),
-    Later,
-}
+/// What is answered at once; nothing where frames follow.
+type Answer = Option<Body>;
 
 impl Agent {
     pub(crate) fn request(&mut self, connection: u32, frame: Frame) {
@@ -32,8 +30,8 @@ impl Agent {
             None => Err(Problem::new("unknown-request", "this version does not know the request")),
         };
         match answer {
-            Ok(Answer::Now(body)) => self.reply(connection, stream, body),
-            Ok(Answer::Later) => {}
+            Ok(Some(body)) => self.reply(connection, stream, body),
+            Ok(None) => {}
             Err(problem) => self.reply(connection, stream, problem),
         }
         // Whoever does not manage to say hello is not listened to any further.
@@ -46,14 +44,14 @@ impl Agent {
 
     fn dispatch(&mut self, connection: u32, stream: u64, body: Body) -> Result<Answer> {
         Ok(match body {
-            Body::Ping(_) => Answer::Now(Body::Pong(Pong {})),
-            Body::Configure(configure) => Answer::Now(self.configure(configure)?),
+            Body::Ping(_) => Some(Body::Pong(Pong {})),
+            Body::Configure(configure) => Some(self.configure(configure)?),
             Body::Lease(lease) => {
                 self.setup()?;
                 self.grant(&lease);
                 done()
             }
-            Body::Usage(_) => Answer::Now(Body::UsageReport(self.usage())),
+            Body::Usage(_) => Some(Body::UsageReport(self.usage())),
 
             Body::Start(start) => {
                 self.open_stream(connection, stream)?;
@@ -63,12 +61,12 @@ impl Agent {
                     self.note_denied(&start);
                 }
                 started?;
-                Answer::Later
+                None
             }
             Body::Attach(attach) => {
                 self.open_stream(connection, stream)?;
                 self.attach(connection, stream, &attach)?;
-                Answer::Later
+                None
             }
             Body::Kill(kill) => {
                 self.kill(&kill)?;
@@ -89,7 +87,7 @@ impl Agent {
                     done()
                 }
             },
-            Body::ListProcesses(_) => Answer::Now(Body::ProcessList(self.list_processes())),
+            Body::ListProcesses(_) => Some(Body::ProcessList(self.list_processes())),
 
             Body::ReadFile(_)
             | Body::WriteFile(_)
@@ -103,7 +101,7 @@ impl Agent {
                 self.open_stream(connection, stream)?;
                 self.follow_layer()?;
                 self.start_worker(connection, stream, body)?;
-                Answer::Later
+                None
             }
 
             // These belong to a stream; one that has just ended on our side is no error of the host's.
@@ -113,19 +111,19 @@ impl Agent {
                     Some(Use::Worker(key)) => self.acknowledge_worker(key, acknowledge.offset),
                     None => {}
                 }
-                Answer::Later
+                None
             }
             Body::Input(input) => {
                 if let Some(Use::Process(key)) = self.stream_use(connection, stream) {
                     self.input(connection, stream, key, &input);
                 }
-                Answer::Later
+                None
             }
             Body::Data(data) => {
                 if let Some(Use::Worker(key)) = self.stream_use(connection, stream) {
                     self.feed_worker(key, data);
                 }
-                Answer::Later
+                None
             }
 
             _ => return Err(invalid("this is not for a host to send")),
@@ -143,7 +141,7 @@ impl Agent {
         if let Some(known) = self.connections.get_mut(connection) {
             known.greeted = true;
         }
-        Ok(Answer::Now(Body::Welcome(Welcome {
+        Ok(Some(Body::Welcome(Welcome {
             version,
             max_frame: MAX_FRAME as u32,
             agent_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -231,15 +229,13 @@ impl Agent {
 }
 
 fn done() -> Answer {
-    Answer::Now(Body::Done(Done { size: 0 }))
+    Some(Body::Done(Done { size: 0 }))
 }
 
 /// Only ever the sandbox's own name: an agent that is not PID 1 has no machine of its own.
 fn set_hostname(name: &str) -> Result {
     let current = rustix::system::uname();
-    if rustix::process::getpid().as_raw_nonzero().get() != 1
-        || current.nodename().to_bytes() == name.as_bytes()
-    {
+    if !is_init() || current.nodename().to_bytes() == name.as_bytes() {
         return Ok(());
     }
     rustix::system::sethostname(name.as_bytes())

@@ -16,6 +16,7 @@ use crate::live::{Live, reporter};
 use crate::plan::{Plan, network_enforcement};
 use crate::store::{Details, End, EnforcementRecord, SandboxRecord, State, Step};
 use crate::time::{duration_ms, now_ms};
+use crate::transition::release;
 use crate::{CreateRequest, Error, Result};
 
 /// How long a sandbox lives.
@@ -34,12 +35,8 @@ pub(crate) async fn create(
     life: Life,
 ) -> Result<SandboxRecord> {
     let id = plan.id().clone();
-    let owner = match life {
-        Life::Ephemeral => Some(inner.presence.token()?.to_owned()),
-        Life::Lasting => None,
-    };
-    let _lock = inner.lock_transition(&id).await?;
-    point("create.locked");
+    let worker = inner.presence.token()?.to_owned();
+    point("create.present");
 
     let now = now_ms();
     let mut record = SandboxRecord {
@@ -47,7 +44,8 @@ pub(crate) async fn create(
         name: request.name.as_ref().map(SandboxName::as_str).map(str::to_owned),
         backend: plan.backend.name().to_owned(),
         state: State::Creating,
-        owner,
+        owner: (life == Life::Ephemeral).then(|| worker.clone()),
+        worker: Some(worker),
         created_at: now,
         used_at: now,
         idle_ms: plan.idle.map(duration_ms),
@@ -62,14 +60,16 @@ pub(crate) async fn create(
         Ok(live) => {
             inner.remember(live);
             record.state = State::Ready;
+            record.worker = None;
             Ok(record)
         }
         Err(error) => {
             // The backend undoes its own failed start; for every later failure this is the undo. Where it fails, the
             // record stays as it is, and the next recovery finishes the work.
             let undone = inner.backends.get(&record.backend)?.stop(&id).await;
-            if undone.is_ok() {
-                inner.store.end(&id, &End::Failed(describe(&error))).await?;
+            match undone {
+                Ok(()) => inner.store.end(&id, &End::Failed(describe(&error))).await?,
+                Err(_) => release(inner, &id).await?,
             }
             Err(error)
         }
@@ -114,7 +114,7 @@ async fn build(
     }
     point("create.configuring.done");
 
-    inner.store.transition(&id, &[Step::Ready], State::Ready).await?;
+    inner.store.ready(&id).await?;
     point("create.ready");
     Ok(Live::started(id, backend, connection))
 }

@@ -7,26 +7,51 @@ use belljar_policy::SandboxId;
 use crate::engine::Inner;
 use crate::fault::point;
 use crate::store::{End, SandboxRecord, State, Step};
+use crate::transition::{Claim, claim, release, try_claim};
 use crate::{Error, Result};
+
+/// What destroying does, noted before any of it is done.
+const STEPS: [Step; 2] = [Step::Stopping, Step::Removing];
 
 /// Destroys a sandbox; one that has ended is fine.
 pub(crate) async fn destroy(inner: &Arc<Inner>, id: &SandboxId, end: End) -> Result<()> {
-    let _lock = inner.lock_transition(id).await?;
-    match inner.store.sandbox(id).await? {
-        None => Err(Error::sandbox_not_found(id.as_str())),
-        Some(record) if has_ended(record.state) => Ok(()),
+    match claim(inner, id, &STEPS, Some(State::Destroying)).await? {
         Some(record) => finish(inner, &record, end).await,
+        None => Ok(()),
     }
+}
+
+/// Settles a sandbox whose transition nobody alive is at work on: what was being created is undone, what was being
+/// destroyed is finished.
+pub(crate) async fn settle(inner: &Arc<Inner>, id: &SandboxId) -> Result<()> {
+    let steps = inner.store.steps(id).await?;
+    let Claim::Taken(record) = try_claim(inner, id, &STEPS, Some(State::Destroying)).await? else {
+        return Ok(());
+    };
+    let end = match record.state {
+        State::Creating => {
+            let last = steps.last().map_or("nothing", String::as_str);
+            End::Failed(format!("its creation was interrupted after `{last}` was noted"))
+        }
+        _ => End::Destroyed(None),
+    };
+    finish(inner, &record, end).await
 }
 
 /// Stops and removes everything of a sandbox and ends its record.
 ///
-/// Preconditions: the caller holds the sandbox's lock, and the record was read since.
-pub(crate) async fn finish(inner: &Arc<Inner>, record: &SandboxRecord, end: End) -> Result<()> {
+/// Preconditions: the steps are claimed. If this fails, the right is given back and whoever comes next goes on.
+async fn finish(inner: &Arc<Inner>, record: &SandboxRecord, end: End) -> Result<()> {
+    let finished = stop_and_remove(inner, record, end).await;
+    if finished.is_err() {
+        release(inner, &record.id).await?;
+    }
+    finished
+}
+
+async fn stop_and_remove(inner: &Arc<Inner>, record: &SandboxRecord, end: End) -> Result<()> {
     let id = &record.id;
     let backend = inner.backends.get(&record.backend)?;
-    let steps = [Step::Stopping, Step::Removing];
-    inner.store.transition(id, &steps, State::Destroying).await?;
     point("destroy.stopping");
     inner.forget(id).await;
     backend.stop(id).await?;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use belljar_backend::Probe;
 use belljar_codes::Code;
@@ -17,7 +17,6 @@ use crate::create::{Life, create};
 use crate::destroy::{destroy, has_ended};
 use crate::files::Files;
 use crate::live::Live;
-use crate::lock::FileLock;
 use crate::log::{LogReader, Offsets};
 use crate::plan::Plan;
 use crate::presence::Presence;
@@ -28,9 +27,6 @@ use crate::{
     LeakReport, Process, ProcessInfo, Result, Sandbox, Session, SessionRequest, TemplateInfo,
 };
 use crate::{artifacts, ensure, explain, layer, leaks, process, recovery, session, template};
-
-/// How long another process may be at work on the same sandbox. Longer than any start or stop takes.
-const TRANSITION: Duration = Duration::from_secs(60);
 
 /// A few hundred ends make a megabyte or so of write-ahead log.
 const MAINTAIN_EVERY: u32 = 128;
@@ -314,27 +310,6 @@ impl Inner {
                 inner.reap_later(&id);
             }
         });
-    }
-
-    /// Takes the right to move a sandbox from one state to another, waiting for whoever has it.
-    pub(crate) async fn lock_transition(&self, id: &SandboxId) -> Result<FileLock> {
-        let path = self.directory.transition_lock(id);
-        FileLock::acquire(&path, TRANSITION)
-            .await
-            .map_err(|source| Error::state("lock", &path, source))?
-            .ok_or_else(|| {
-                Error::new(
-                    Code::SandboxNotReady,
-                    format!("another process has been at work on sandbox `{id}` for too long"),
-                )
-                .with_remedy("look for a `belljar` process that hangs, and end it")
-            })
-    }
-
-    /// The same, if nobody has it.
-    pub(crate) fn try_lock_transition(&self, id: &SandboxId) -> Result<Option<FileLock>> {
-        let path = self.directory.transition_lock(id);
-        FileLock::try_acquire(&path).map_err(|source| Error::state("lock", &path, source))
     }
 
     /// Counts the end of a sandbox or process; now and then the store is tidied after one.

@@ -11,7 +11,7 @@ pub const VARIABLE: &str = "BELLJAR_FAULT";
 
 /// All points, in the order in which a run that creates, uses and destroys a sandbox meets them.
 pub const POINTS: &[&str] = &[
-    "create.locked",
+    "create.present",
     "create.reserved",
     "create.starting",
     "create.starting.done",

@@ -8,7 +8,7 @@
 //!
 //! - A step that makes something is in the journal before it happens, and has an undo. Whatever dies, the next
 //!   [`Engine::open`] makes the record true again.
-//! - A transition of a sandbox holds its lock; the kernel releases it with its holder.
+//! - One engine at a time moves a sandbox from state to state; the kernel tells whether that engine is still alive.
 //! - Everything from inside a sandbox is bounded: output in memory and on disk, queues, listings, names.
 //! - The host never follows a path that a sandbox controls.
 //!
@@ -48,6 +48,7 @@ mod state_dir;
 mod store;
 mod template;
 mod time;
+mod transition;
 
 pub use artifacts::Artifact;
 pub use belljar_policy::{ProcessId, SandboxId};

@@ -1,8 +1,8 @@
 //! Making the record true again after something died.
 //!
-//! Several processes share a state directory and any of them may be killed at any point. A lock that can be taken says
-//! that nobody is at work any more; what its holder began is then undone (a sandbox that was being created) or finished
-//! (one that was being destroyed). Everything here may run at the same time in several processes.
+//! Several processes share a state directory and any of them may be killed at any point. The presence of an engine
+//! tells whether it is still at work; what one that is gone began is undone (a sandbox that was being created) or
+//! finished (one that was being destroyed). Everything here may run at the same time in several processes.
 
 use std::fs;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Settles what interrupted processes left: quick, because there is rarely anything.
 pub(crate) async fn recover(inner: &Arc<Inner>) -> Result<()> {
     for record in inner.store.sandboxes(Which::Unfinished).await? {
-        warn(&record.id, settle(inner, &record.id).await);
+        warn(&record.id, destroy::settle(inner, &record.id).await);
     }
     for record in inner.store.sandboxes(Which::Ephemeral).await? {
         if matches!(record.state, State::Ready | State::Paused) {
@@ -73,25 +73,6 @@ pub(crate) async fn sweep_in_turn(inner: &Arc<Inner>) -> Result<()> {
     } else {
         Ok(())
     }
-}
-
-/// Undoes or finishes a transition whose process is gone; leaves one alone that somebody is at work on.
-pub(crate) async fn settle(inner: &Arc<Inner>, id: &SandboxId) -> Result<()> {
-    let Some(_lock) = inner.try_lock_transition(id)? else { return Ok(()) };
-    // Somebody may have settled it between our reading and our locking.
-    if let Some(record) = inner.store.sandbox(id).await? {
-        match record.state {
-            State::Creating => {
-                let steps = inner.store.steps(id).await?;
-                let last = steps.last().map_or("nothing", String::as_str);
-                let reason = format!("its creation was interrupted after `{last}` was noted");
-                destroy::finish(inner, &record, End::Failed(reason)).await?;
-            }
-            State::Destroying => destroy::finish(inner, &record, End::Destroyed(None)).await?,
-            State::Ready | State::Paused | State::Destroyed | State::Failed => {}
-        }
-    }
-    Ok(())
 }
 
 /// Destroys an ephemeral sandbox whose maker is gone.

@@ -200,6 +200,7 @@ mod tests {
             backend: "fake".to_owned(),
             state: State::Ready,
             owner: None,
+            worker: None,
             created_at: 1000,
             used_at: 5000,
             idle_ms: Some(100),

@@ -1,23 +1,23 @@
 //! The sandbox of a run: an automatic one that is used again, a named one, one that exists, or one of its own.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use belljar_codes::Code;
 use belljar_policy::SandboxName;
 
 use crate::create::{Life, create};
-use crate::destroy::destroy;
+use crate::destroy::{destroy, settle};
 use crate::engine::Inner;
 use crate::ensure::ensure;
 use crate::lock::FileLock;
 use crate::plan::Plan;
-use crate::recovery::settle;
 use crate::store::{End, SandboxRecord, State};
 use crate::{CreateRequest, Error, Result, Sandbox, SessionRequest};
 
-/// How often a name may turn out to belong to a sandbox that ends at that moment.
-const ATTEMPTS: usize = 8;
+/// How long a name may belong to sandboxes that are being made or are just ending.
+const PATIENCE: Duration = Duration::from_secs(60);
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
 /// Whoever tidies up holds a free lock for a moment; only one that is held longer is in use.
 const BLINK: Duration = Duration::from_millis(5);
@@ -136,7 +136,8 @@ async fn named_with(
     let Some(name) = request.name.clone() else {
         return Err(Error::new(Code::InvalidArgument, "a named session needs a name"));
     };
-    for _ in 0..ATTEMPTS {
+    let deadline = Instant::now() + PATIENCE;
+    while Instant::now() < deadline {
         if let Some(record) = inner.store.sandbox_named(name.as_str()).await? {
             let Some(record) = usable(inner, record).await? else { continue };
             let (_, stripped) = request.environment.clone().strip();
@@ -163,7 +164,7 @@ async fn named_with(
     }
     Err(Error::new(
         Code::SandboxNotReady,
-        format!("sandbox `{name}` is being created and destroyed by others all the time"),
+        format!("sandbox `{name}` has been in the making for too long"),
     ))
 }
 
@@ -187,9 +188,9 @@ async fn usable(inner: &Arc<Inner>, record: SandboxRecord) -> Result<Option<Sand
             }
         }
         State::Creating => {
-            drop(inner.lock_transition(id).await?);
-            // Its maker may have died instead of finishing.
+            // Until it is ready, or its maker has died and it is settled.
             settle(inner, id).await?;
+            tokio::time::sleep(LOOK_AGAIN).await;
             Ok(None)
         }
         State::Paused => {

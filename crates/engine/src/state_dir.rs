@@ -2,10 +2,9 @@
 //!
 //! ```text
 //! belljar.db            the store                      sandboxes/<id>/          the backend's own
-//! processes/<id>/log.*  output of a process            locks/<n>                held during transitions
+//! processes/<id>/log.*  output of a process            templates/               unpacked templates
 //! sessions/<key>.lock   held while a session is used   sessions/<token>.engine  held by an engine that owns something
-//! templates/            unpacked templates             trash/                   on its way out
-//! audit.jsonl           what was refused
+//! trash/                on its way out                 audit.jsonl              what was refused
 //! ```
 
 use std::fs::DirBuilder;
@@ -17,11 +16,7 @@ use belljar_policy::{ProcessId, SandboxId};
 
 use crate::{Error, Result};
 
-const DIRECTORIES: [&str; 6] =
-    ["locks", "processes", "sandboxes", "sessions", "templates", "trash"];
-
-/// Many times as many as there are transitions at once.
-const TRANSITION_LOCKS: u32 = 1024;
+const DIRECTORIES: [&str; 5] = ["processes", "sandboxes", "sessions", "templates", "trash"];
 
 #[derive(Clone, Debug)]
 pub(crate) struct StateDirectory {
@@ -69,18 +64,6 @@ impl StateDirectory {
 
     pub(crate) fn audit(&self) -> PathBuf {
         self.root.join("audit.jsonl")
-    }
-
-    /// The lock to hold while a sandbox moves from one state to another.
-    ///
-    /// One of a fixed number of files that stay: making and removing a file for each sandbox costs more than all the
-    /// rest of its bookkeeping, and two sandboxes that share one only wait for each other for a moment.
-    pub(crate) fn transition_lock(&self, id: &SandboxId) -> PathBuf {
-        let hash = id
-            .as_str()
-            .bytes()
-            .fold(0u32, |hash, byte| hash.wrapping_mul(31).wrapping_add(u32::from(byte)));
-        self.root.join(format!("locks/{}", hash % TRANSITION_LOCKS))
     }
 
     pub(crate) fn sessions(&self) -> PathBuf {

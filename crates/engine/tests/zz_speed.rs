@@ -4,7 +4,14 @@ use std::time::Instant;
 use support::{Setup, exec};
 #[tokio::test]
 async fn speed() {
-    let setup = Setup::new().await;
+    let setup = {
+        let directory = tempfile::tempdir().unwrap();
+        let shm = tempfile::tempdir_in("/dev/shm").unwrap();
+        let backend = support::FakeBackend::new(&shm.path().join("objects"));
+        std::mem::forget(shm);
+        let engine = support::open(&directory.path().join("state"), &backend).await;
+        Setup { directory, backend, engine }
+    };
     let mut times = vec![];
     let mut c = vec![];
     let mut e = vec![];

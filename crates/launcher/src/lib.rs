@@ -13,6 +13,7 @@
 
 mod disk;
 mod failure;
+pub mod fault;
 mod helper;
 mod ids;
 mod layer;

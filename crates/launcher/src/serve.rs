@@ -16,6 +16,7 @@ use rustix::io::Errno;
 
 use crate::disk::{self, Disks};
 use crate::failure::{Result, Stage};
+use crate::fault::point;
 use crate::helper::{Helper, Helpers};
 use crate::place::Place;
 use crate::stop::Stopping;
@@ -135,8 +136,12 @@ impl Server {
             Ask::Start(start) => {
                 // Fails if the id is taken, and then there is nothing of ours to undo.
                 launcher.place.create(&start.id)?;
+                point("launcher.start.directory");
                 match launcher.dispatch(&start, &descriptors) {
-                    Ok(helper) => self.starting.push((serial, start.id, helper)),
+                    Ok(helper) => {
+                        point("launcher.start.dispatched");
+                        self.starting.push((serial, start.id, helper));
+                    }
                     Err(failure) => {
                         undo(launcher, &start.id);
                         return Err(failure);

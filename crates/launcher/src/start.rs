@@ -12,6 +12,7 @@ use rustix::net::{
 
 use crate::disk::Shape;
 use crate::failure::{Result, Stage};
+use crate::fault::point;
 use crate::helper::Cell;
 use crate::ids::{self, AGENT};
 use crate::place;
@@ -41,6 +42,7 @@ impl Launcher {
             ids::pass_on(self.place.ids.as_fd(), *range, &start.id).stage("id-range")?;
         }
         let range = cell.range;
+        point("helper.range");
 
         let limits = cgroup::Limits {
             memory_bytes: start.memory_bytes,
@@ -53,6 +55,7 @@ impl Launcher {
             let agent = ids::outside(*range, AGENT);
             group.delegate(agent, agent).stage("cgroup-delegate")?;
         }
+        point("helper.cgroup");
         let unified = group
             .open_unified()
             .and_then(|unified| unified.map(child::keep_clear).transpose())
@@ -65,6 +68,7 @@ impl Launcher {
             }),
             _ => None,
         };
+        point("helper.disk");
         let mount_maps =
             self.mount_maps(start, descriptors, range.as_ref().map(|(range, _)| *range))?;
         let root_mapped = range.as_ref().is_some_and(|(_, namespace)| {
@@ -102,7 +106,9 @@ impl Launcher {
             sibling: true,
         };
         let child = built.plan.spawn(&options).stage("clone")?;
+        point("helper.cloned");
         self.release(start, &directory, &child)?;
+        point("helper.released");
         match child::read_report(&child.report).stage("report")? {
             None => Ok(()),
             Some(failed) => Err(Failure::of_step(&built.plan, failed)),
@@ -129,6 +135,7 @@ impl Launcher {
         }
         let identity = ProcessIdentity::of(child.pid).stage("process-identity")?;
         place::write(directory, "process", &identity.to_text()).stage("process-record")?;
+        point("helper.recorded");
         rustix::io::write(&child.go, b"g").stage("release")?;
         Ok(())
     }

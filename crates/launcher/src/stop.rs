@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use belljar_sys::process;
 
 use crate::failure::Result;
+use crate::fault::point;
 use crate::place::{self, check_id};
 use crate::serve::Launcher;
 use crate::wire::{Counters, Failure, Object};
@@ -37,6 +38,7 @@ impl Launcher {
         };
         process::kill(&pidfd)
             .map_err(|error| Failure::new("kill", error.raw_os_error().unwrap_or(0)))?;
+        point("launcher.stop.killed");
         Ok(Some(Stopping { id: id.to_owned(), pidfd }))
     }
 
@@ -55,7 +57,9 @@ impl Launcher {
         }
         removed
             .map_err(|error| Failure::new("cgroup-remove", error.raw_os_error().unwrap_or(0)))?;
+        point("launcher.stop.cgroup");
         self.place.discard(id);
+        point("launcher.stop.discarded");
         self.has_trash = true;
         Ok(())
     }

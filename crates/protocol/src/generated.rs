@@ -239,7 +239,16 @@ pub mod landlock_rule {
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Failure {
-    /// Stable, kebab-case: not-found, not-configured, permission-denied, is-a-directory, not-a-file, exists, no-space, ...
+    /// Stable, kebab-case.
+    /// Connection: hello-expected, version-unsupported, malformed-frame, unknown-request, stream-in-use, answer-too-large,
+    ///    not-configured, already-configured, invalid-argument, landlock-failed, hostname-failed, tree-kill-unavailable,
+    ///    window-exceeded.
+    /// Processes: program-not-found, program-not-executable, program-denied, working-directory-invalid, user-invalid,
+    ///    arguments-too-large, pids-exhausted, start-failed, process-exists, process-not-found, too-many-processes,
+    ///    not-running, still-running, signal-failed, taken-over.
+    /// Files: not-found, permission-denied, is-a-directory, not-a-directory, not-a-file, exists, not-empty, no-space,
+    ///    file-too-large, read-only, name-too-long, too-many-links, too-deep, cross-device, busy, io-error, no-layer,
+    ///    worker-failed, cancelled.
     #[prost(string, tag = "1")]
     pub code: ::prost::alloc::string::String,
     /// what was being done: "chdir", "exec", "open", ...
@@ -327,7 +336,8 @@ pub struct Started {
     pub pid: u32,
 }
 /// Opens a stream on a process that exists; the stream that had it before ends with Failure "taken-over".
-/// Unacknowledged output is sent again from the given offsets (or from the oldest byte kept).
+/// Answered by Started; then unacknowledged output is sent again from the given offsets (or from the oldest byte kept).
+/// The offsets acknowledge everything below them.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Attach {
     #[prost(string, tag = "1")]
@@ -346,8 +356,8 @@ pub struct Output {
     #[prost(bytes = "vec", tag = "3")]
     pub data: ::prost::alloc::vec::Vec<u8>,
 }
-/// Everything of this channel below `offset` has been taken care of by the receiver.
-/// For `Data` streams (files) the channel is ignored.
+/// Everything of this channel below `offset` has been taken care of by the receiver; also welcome after `Closed`.
+/// For `Data` streams (files) the channel is ignored and the offset counts the bytes of this stream.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Acknowledge {
     #[prost(enumeration = "Channel", tag = "1")]
@@ -363,7 +373,8 @@ pub struct Input {
     #[prost(bool, tag = "2")]
     pub close: bool,
 }
-/// The main process ended. Output may still follow from children that hold the pipes; `Closed` ends the stream.
+/// The main process ended. Output that it wrote may still follow, up to the two ends given here, and then from children
+/// that hold the pipes; `Closed` ends the stream.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Exited {
     #[prost(string, tag = "1")]
@@ -464,7 +475,8 @@ pub struct Cancel {
     #[prost(uint32, tag = "2")]
     pub grace_ms: u32,
 }
-/// The host has recorded the end of this process; the agent may drop what it keeps.
+/// The host has recorded the end of this process; the agent may drop what it keeps. Children that still hold the pipes
+/// go on, and what they write is lost. Without it the agent keeps the most recent thousand processes.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Forget {
     #[prost(string, tag = "1")]
@@ -514,7 +526,9 @@ pub struct UsageReport {
     pub uptime_ms: u64,
 }
 /// How long the sandbox may go on without being talked to (idle) and at all (hard). 0: no limit.
-/// The agent ends the sandbox by itself when either runs out, so nothing outlives its lease without a host.
+/// The agent ends the sandbox by itself when either runs out, so nothing outlives its lease without a host. Both start
+/// when the lease is given; the idle one starts again with every frame from a host and does not run while a main process
+/// does.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Lease {
     #[prost(uint64, tag = "1")]
@@ -522,6 +536,7 @@ pub struct Lease {
     #[prost(uint64, tag = "2")]
     pub hard_ms: u64,
 }
+/// Answered by Data frames, the last of which has `end`, then Done{bytes sent}.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ReadFile {
     #[prost(bytes = "vec", tag = "1")]
@@ -534,7 +549,8 @@ pub struct ReadFile {
     #[prost(enumeration = "Root", tag = "4")]
     pub root: i32,
 }
-/// Followed by Data frames from the host; the last has `end`. Answered by Done{size of the file}.
+/// Followed by Data frames from the host; the last has `end`. Answered by Acknowledge as it is written, then by
+/// Done{size of the file}. Like every file request it ends early, with Done, when the host sends Cancel on this stream.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct WriteFile {
     #[prost(bytes = "vec", tag = "1")]
@@ -639,7 +655,7 @@ pub struct List {
     #[prost(enumeration = "Root", tag = "5")]
     pub root: i32,
 }
-/// Sorted by path, relative to the listed directory.
+/// Sorted by path, component by component; relative to the listed directory. A page may be shorter than the limit.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Entries {
     #[prost(message, repeated, tag = "1")]
@@ -657,6 +673,7 @@ pub struct MakeDirectory {
     #[prost(uint32, tag = "3")]
     pub permissions: u32,
 }
+/// To another file system only a regular file can be moved.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Move {
     #[prost(bytes = "vec", tag = "1")]
@@ -688,6 +705,7 @@ pub struct Watch {
     #[prost(bool, tag = "2")]
     pub recursive: bool,
 }
+/// The path is relative to what is watched; empty for the watched thing itself.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Change {
     #[prost(enumeration = "change::What", tag = "1")]
@@ -703,6 +721,7 @@ pub mod change {
         Created = 0,
         Modified = 1,
         Removed = 2,
+        /// arrived here under this name; where it left is REMOVED
         Moved = 3,
         /// events were lost; list again
         Overflow = 4,

@@ -6,6 +6,7 @@
 
 pub mod cgroup;
 pub mod child;
+pub mod fault;
 pub mod fork;
 pub mod identity;
 pub mod inherited;

@@ -144,17 +144,20 @@ fn signals_do_not_reach_the_agent(belljar: &Installation) {
 
 fn helpers_of_the_agent_are_out_of_reach(belljar: &Installation) {
     let sandbox = belljar.create(&[]);
-    let mut hunt = sandbox.start_with(&[], [common::PROBE, "hunt", "1500"]);
+    let mut hunt = sandbox.start_with(&[], [common::PROBE, "hunt", "2000"]);
     // Each of these makes the agent fork.
     for round in 0..20 {
         let write = format!("/workspace/file-{round}=content");
         let arguments = ["run", "--sandbox", sandbox.id(), "--write", &write, "--", "true"];
         belljar.run(arguments).expect_success();
     }
-    let line = hunt.line();
-    let report = belljar_isolation::Report::parse(&line).expect("a report");
-    expect_sealed(&report, "while the agent worked");
+    let report = belljar_isolation::Report::parse(&hunt.line()).expect("a report");
     hunt.finish().expect_success();
+    expect_sealed(&report, "while the agent worked");
+    assert!(
+        common::number(&report, "helpers_seen") > 0,
+        "nothing was there to be hunted: {report}"
+    );
 }
 
 fn large_kernel_interfaces_are_closed(belljar: &Installation) {

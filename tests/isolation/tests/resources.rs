@@ -41,6 +41,7 @@ matrix! {
     daemons_end_with_their_sandbox,
     a_timeout_kills_daemons_too,
     a_stubborn_process_is_killed,
+    a_stopped_supervisor_does_not_stop_the_timeout,
     alone a_spinning_sandbox_leaves_the_rest,
     huge_arguments_are_carried_or_refused,
     odd_bytes_in_arguments_arrive,
@@ -49,7 +50,6 @@ matrix! {
 fn a_fork_bomb_is_capped_and_killable(belljar: &Installation) {
     let (sandbox, neighbour) = (belljar.create(&[]), belljar.create(&[]));
     let report = probe(&sandbox, "fork-bomb", &["4000"]);
-    assert!(number(&report, "made") < 256, "{report}");
     assert_eq!(text(&report, "refused_by"), "EAGAIN", "{report}");
     assert!(report.twin.iter().all(|twin| twin.outcome.as_str() == "allowed"), "{report}");
 
@@ -62,6 +62,8 @@ fn a_fork_bomb_is_capped_and_killable(belljar: &Installation) {
     let destroyed = sandbox.destroy().expect_success();
     assert!(destroyed.time < KILLABLE_WITHIN, "destroying took {:?}", destroyed.time);
     assert_ne!(bomb.finish().code(), 0, "the command was killed with its sandbox");
+    // The probe itself counts too.
+    assert!(number(&report, "made") < 256, "{report}");
 }
 
 fn a_thread_bomb_is_capped(belljar: &Installation) {
@@ -268,6 +270,25 @@ fn a_stubborn_process_is_killed(belljar: &Installation) {
     let destroyed = sandbox.destroy().expect_success();
     assert!(destroyed.time < KILLABLE_WITHIN, "destroying took {:?}", destroyed.time);
     assert_ne!(held.finish().code(), 0);
+}
+
+/// Where a supervisor stands between the agent and the command, it may have the workload's own user.
+fn a_stopped_supervisor_does_not_stop_the_timeout(belljar: &Installation) {
+    let sandbox = belljar.create(&[]);
+    let before = number(&probe(&sandbox, "census", &[]), "processes");
+    let agent = sandbox.agent();
+    for signal in ["STOP", "TSTP", "KILL"] {
+        let line = format!("{PROBE} daemons 5; kill -{signal} $PPID; exec {PROBE} stubborn");
+        let answer = sandbox.exec_with(&["--timeout", "1"], ["sh", "-c", &line]);
+        assert!([124, 137].contains(&answer.code()), "{signal}: {answer}");
+        assert!(answer.time < Duration::from_secs(5), "{signal}: it took {:?}", answer.time);
+        assert!(sandbox.agent_is(agent), "{signal}: the agent ended");
+    }
+    let settled = wait_until(belljar_testkit::PROMPT, || {
+        let census = probe(&sandbox, "census", &[]);
+        (number(&census, "processes") <= before).then_some(())
+    });
+    assert!(settled.is_some(), "{} and not back to {before}", probe(&sandbox, "census", &[]));
 }
 
 fn a_spinning_sandbox_leaves_the_rest(belljar: &Installation) {

@@ -3,6 +3,7 @@
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 
+use belljar_protocol::MAX_CHUNK;
 use belljar_protocol::v1::{ChangeMode, MakeDirectory, Move, Remove};
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, RawDir, RenameFlags, chmod, mkdir, renameat_with, stat,
@@ -11,6 +12,8 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::list::open_directory;
+use super::read::{CAREFULLY, require_regular};
+use super::write::write_all;
 use crate::failure::{Problem, Result};
 
 const DEFAULT_PERMISSIONS: u32 = 0o755;
@@ -51,13 +54,52 @@ fn is_directory(path: &[u8]) -> bool {
 }
 
 pub(super) fn move_file(request: &Move) -> Result {
-    let flags = if request.replace { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
-    renameat_with(CWD, request.from.as_slice(), CWD, request.to.as_slice(), flags).map_err(
-        |errno| {
+    match rename(&request.from, &request.to, request.replace) {
+        Err(Errno::XDEV) => move_across(request),
+        other => other.map_err(|errno| {
             let concerned = if errno == Errno::EXIST { &request.to } else { &request.from };
             Problem::file("rename", concerned, errno)
-        },
-    )
+        }),
+    }
+}
+
+fn rename(from: &[u8], to: &[u8], replace: bool) -> Result<(), Errno> {
+    let flags = if replace { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
+    renameat_with(CWD, from, CWD, to, flags)
+}
+
+/// Moves a regular file to another file system: a complete copy under a name of its own, then the final name.
+fn move_across(request: &Move) -> Result {
+    let (from, to) = (request.from.as_slice(), request.to.as_slice());
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | CAREFULLY;
+    let source = rustix::fs::open(from, flags, Mode::empty())
+        .map_err(|errno| Problem::file("open", from, errno))?;
+    if require_regular(&source, from).is_err() {
+        return Err(Problem::file("rename", from, Errno::XDEV));
+    }
+    let mut temporary = to.to_vec();
+    temporary.extend(format!(".moving-{}", rustix::process::getpid().as_raw_nonzero()).bytes());
+    let moved = copy(&source, &temporary)
+        .and_then(|()| rename(&temporary, to, request.replace))
+        .map_err(|errno| Problem::file("rename", to, errno));
+    if moved.is_err() {
+        let _ = unlinkat(CWD, temporary.as_slice(), AtFlags::empty());
+        return moved;
+    }
+    unlinkat(CWD, from, AtFlags::empty()).map_err(|errno| Problem::file("remove", from, errno))
+}
+
+fn copy(source: &OwnedFd, to: &[u8]) -> Result<(), Errno> {
+    let stat = rustix::fs::fstat(source)?;
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let target = rustix::fs::open(to, flags, Mode::from_raw_mode(stat.st_mode & 0o7777))?;
+    let mut buffer = vec![0; MAX_CHUNK];
+    loop {
+        match rustix::io::read(source, &mut buffer[..])? {
+            0 => return Ok(()),
+            size => write_all(&target, buffer.get(..size).unwrap_or_default())?,
+        }
+    }
 }
 
 pub(super) fn change_mode(request: &ChangeMode) -> Result {

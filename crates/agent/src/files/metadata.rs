@@ -16,6 +16,7 @@ pub(super) fn stat(request: &StatRequest) -> Result<Metadata> {
 }
 
 /// Puts a description together; `name` is the path as it is called from `directory`, `shown` as the host knows it.
+#[allow(clippy::useless_conversion)] // Fields of `stat` have other types on other architectures.
 pub(super) fn describe(directory: impl AsFd, name: &[u8], shown: &[u8], stat: &Stat) -> Metadata {
     let kind = kind(stat);
     let link_target = match kind {

@@ -57,7 +57,7 @@ fn open(request: &WriteFile) -> Result<OwnedFd> {
         .map_err(|errno| Problem::file("open", path, errno))
 }
 
-fn write_all(file: &OwnedFd, mut data: &[u8]) -> Result<(), Errno> {
+pub(super) fn write_all(file: &OwnedFd, mut data: &[u8]) -> Result<(), Errno> {
     while !data.is_empty() {
         match rustix::io::write(file, data) {
             Ok(size) => data = data.get(size..).unwrap_or_default(),

@@ -49,17 +49,17 @@ struct Pipes {
 
 impl Agent {
     pub(crate) fn start(&mut self, connection: u32, stream: u64, start: &Start) -> Result {
-        let setup = self.setup()?;
+        self.setup()?;
         if start.process.is_empty() || start.process.len() > LONGEST_NAME {
             return Err(invalid("the process id is empty or too long"));
         }
         if self.find(&start.process).is_some() {
             return Err(Problem::new("process-exists", "a process of that id is known already"));
         }
-        if self.processes.len() >= MOST_PROCESSES {
-            return Err(Problem::new("too-many-processes", "forget some that have ended"));
+        if self.processes.len() >= MOST_PROCESSES && !self.drop_oldest() {
+            return Err(Problem::new("too-many-processes", "some must end first"));
         }
-        let plan = Plan::new(setup, start)?;
+        let plan = Plan::new(self.setup()?, start)?;
         let key = self.new_id();
         let (pipes, ends) =
             self.open_pipes(key, start).map_err(|error| exhausted("pipe", &error))?;
@@ -99,6 +99,18 @@ impl Agent {
             connection.streams.insert(stream, Use::Process(key));
         }
         Ok(())
+    }
+
+    /// Forgets the oldest process that has ended and that nobody waits for; whether there was one.
+    fn drop_oldest(&mut self) -> bool {
+        let over = |process: &Process| {
+            process.is_closed() && process.tree.is_none() && process.has_told_close()
+        };
+        let oldest = self.processes.iter().find(|(_, process)| over(process));
+        match oldest.map(|(key, _)| key) {
+            Some(key) => self.processes.remove(key).is_some(),
+            None => false,
+        }
     }
 
     /// The status pipe has something to say, or its end.

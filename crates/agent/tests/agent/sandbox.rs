@@ -11,11 +11,12 @@ use crate::host::{Agent, argv, configuration, shell};
 
 #[test]
 fn an_idle_sandbox_ends_itself() {
-    let lease = Lease { idle_ms: 200, hard_ms: 0 };
-    let (mut agent, mut host) =
-        Agent::configured_with(Configure { lease: Some(lease), ..configuration() });
-    // A running process is not idle.
-    assert_eq!(host.run(&argv(&["sleep", "0.5"])).code(), 0);
+    let (mut agent, mut host) = Agent::configured();
+    let (stream, _) = host.start(&argv(&["sleep", "0.5"]));
+    // Shorter than the process runs, which is not idle.
+    let lease = host.request(Body::Lease(Lease { idle_ms: 100, hard_ms: 0 }));
+    assert!(matches!(host.receive_on(lease), Body::Done(_)));
+    assert_eq!(host.finish(stream).code(), 0);
     let Some((0, Body::Event(event))) = host.receive() else { panic!("no event") };
     assert!(matches!(event.what, Some(What::LeaseEnded(ended)) if ended.idle));
     assert!(agent.child.wait().unwrap().success());

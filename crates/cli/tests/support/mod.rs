@@ -42,7 +42,7 @@ impl Place {
             return Some(place);
         }
         eprintln!(
-            "skipped: no backend with isolation works here\n{}{}",
+            "SKIPPED: no backend with isolation works here\n{}{}",
             answer.stdout, answer.stderr
         );
         None

@@ -20,8 +20,9 @@ use crate::engine::Inner;
 use crate::fault::point;
 use crate::files::{FileKind, Files};
 use crate::mounts::open_directory;
-use crate::store::{SandboxRecord, Step, WorkspaceRecord};
+use crate::store::{SandboxRecord, State, Step, WorkspaceRecord};
 use crate::time::{from_ms, now_ms};
+use crate::transition::{claim, release};
 use crate::{Error, Result};
 use compare::Change;
 use tree::Tree;
@@ -65,28 +66,17 @@ pub(crate) async fn diff(inner: &Arc<Inner>, reference: &str) -> Result<Vec<Laye
 }
 
 pub(crate) async fn apply(inner: &Arc<Inner>, reference: &str) -> Result<Vec<LayerChange>> {
-    let mut layer = Layer::find(inner, reference).await?;
-    let _lock = inner.lock_transition(&layer.record.id).await?;
-    let changes = layer.changes().await?;
-    let since = from_ms(layer.workspace.layer_since);
-    let conflicts = compare::conflicts(&changes, &layer.tree, since)?;
-    if !conflicts.is_empty() {
-        return Err(conflict(&conflicts));
-    }
-    inner.store.journal(&layer.record.id, Step::Applying).await?;
-    point("layer.applying");
-    apply::apply(&changes, &layer.files, &layer.tree, &layer.record.id).await?;
-    point("layer.applying.done");
-    layer.reset(inner).await?;
-    Ok(shown(&changes))
+    let mut layer = Layer::claim(inner, reference, &[Step::Applying, Step::Resetting]).await?;
+    let applied = layer.apply(inner).await;
+    release(inner, &layer.record.id).await?;
+    applied
 }
 
 pub(crate) async fn discard(inner: &Arc<Inner>, reference: &str) -> Result<Vec<LayerChange>> {
-    let mut layer = Layer::find(inner, reference).await?;
-    let _lock = inner.lock_transition(&layer.record.id).await?;
-    let changes = layer.changes().await?;
-    layer.reset(inner).await?;
-    Ok(shown(&changes))
+    let mut layer = Layer::claim(inner, reference, &[Step::Resetting]).await?;
+    let discarded = layer.discard(inner).await;
+    release(inner, &layer.record.id).await?;
+    discarded
 }
 
 struct Layer {
@@ -121,6 +111,39 @@ impl Layer {
         Ok(Self { record, workspace, files, tree })
     }
 
+    /// A layer that nobody else is at work on.
+    async fn claim(inner: &Arc<Inner>, reference: &str, steps: &[Step]) -> Result<Self> {
+        let layer = Self::find(inner, reference).await?;
+        match claim(inner, &layer.record.id, steps, None).await? {
+            Some(record) if record.state == State::Ready => Ok(layer),
+            Some(record) => {
+                release(inner, &record.id).await?;
+                Err(Error::sandbox_gone(record.id.as_str()))
+            }
+            None => Err(Error::sandbox_gone(layer.record.id.as_str())),
+        }
+    }
+
+    async fn apply(&mut self, inner: &Arc<Inner>) -> Result<Vec<LayerChange>> {
+        let changes = self.changes().await?;
+        let since = from_ms(self.workspace.layer_since);
+        let conflicts = compare::conflicts(&changes, &self.tree, since)?;
+        if !conflicts.is_empty() {
+            return Err(conflict(&conflicts));
+        }
+        point("layer.applying");
+        apply::apply(&changes, &self.files, &self.tree, &self.record.id).await?;
+        point("layer.applying.done");
+        self.reset(inner).await?;
+        Ok(shown(&changes))
+    }
+
+    async fn discard(&mut self, inner: &Arc<Inner>) -> Result<Vec<LayerChange>> {
+        let changes = self.changes().await?;
+        self.reset(inner).await?;
+        Ok(shown(&changes))
+    }
+
     async fn changes(&self) -> Result<Vec<Change>> {
         compare::changes(&self.files, &self.tree).await
     }
@@ -128,7 +151,6 @@ impl Layer {
     /// Empties the layer and notes when.
     async fn reset(&mut self, inner: &Arc<Inner>) -> Result<()> {
         let id = &self.record.id;
-        inner.store.journal(id, Step::Resetting).await?;
         point("layer.resetting");
         inner.backends.get(&self.record.backend)?.reset_workspace_layer(id).await?;
         point("layer.resetting.done");

@@ -84,8 +84,22 @@ pub(crate) trait Store: Send + Sync {
     /// Notes a step and what is known about the sandbox by now.
     async fn describe(&self, id: &SandboxId, step: Step, details: &Details) -> Result<()>;
 
-    /// Notes steps that follow each other, the first of which moves the sandbox to `state`.
-    async fn transition(&self, id: &SandboxId, steps: &[Step], state: State) -> Result<()>;
+    /// Notes that the sandbox is ready; whoever worked on it no longer does.
+    async fn ready(&self, id: &SandboxId) -> Result<()>;
+
+    /// Puts `worker` in the place of `seen` as the engine at work on the sandbox, notes the steps that it will take, and
+    /// moves the sandbox to `state`. False, and nothing changed, if somebody was faster.
+    async fn claim(
+        &self,
+        id: &SandboxId,
+        seen: Option<&str>,
+        worker: &str,
+        steps: &[Step],
+        state: Option<State>,
+    ) -> Result<bool>;
+
+    /// Takes `worker` away from the sandbox.
+    async fn release(&self, id: &SandboxId, worker: &str) -> Result<()>;
 
     /// Ends the sandbox's life: its name is free, its journal is gone, processes that still ran are lost.
     async fn end(&self, id: &SandboxId, end: &End) -> Result<()>;

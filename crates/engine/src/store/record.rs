@@ -51,6 +51,8 @@ pub(crate) struct SandboxRecord {
     pub(crate) state: State,
     /// The token of the engine that an ephemeral sandbox ends with.
     pub(crate) owner: Option<String>,
+    /// The token of the engine that is moving it from one state to another.
+    pub(crate) worker: Option<String>,
     pub(crate) created_at: i64,
     pub(crate) used_at: i64,
     pub(crate) idle_ms: Option<u64>,

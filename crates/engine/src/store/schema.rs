@@ -23,6 +23,7 @@ const MIGRATIONS: &[&str] = &["
         backend     TEXT NOT NULL,
         state       TEXT NOT NULL,
         owner       TEXT,
+        worker      TEXT,
         created_at  INTEGER NOT NULL,
         used_at     INTEGER NOT NULL,
         ended_at    INTEGER,

@@ -30,7 +30,8 @@ const AUTOMATIC_CHECKPOINT_PAGES: u32 = 8192;
 
 macro_rules! sandbox_columns {
     () => {
-        "SELECT id, name, backend, state, owner, created_at, used_at, idle_ms, hard_ms, failure, details
+        "SELECT id, name, backend, state, owner, worker, created_at, used_at, idle_ms, hard_ms, failure,
+         details
          FROM sandboxes"
     };
 }
@@ -101,8 +102,8 @@ impl Store for SqliteStore {
         let inserted = self.write(|transaction| {
             transaction
                 .prepare_cached(
-                    "INSERT INTO sandboxes (id, name, backend, state, owner, created_at, used_at, idle_ms,
-                     hard_ms, failure, details) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+                    "INSERT INTO sandboxes (id, name, backend, state, owner, worker, created_at, used_at, idle_ms,
+                     hard_ms, failure, details) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
                 )?
                 .execute(params![
                     record.id.as_str(),
@@ -110,6 +111,7 @@ impl Store for SqliteStore {
                     record.backend,
                     record.state.as_str(),
                     record.owner,
+                    record.worker,
                     record.created_at,
                     record.used_at,
                     record.idle_ms.map(to_integer),
@@ -147,13 +149,48 @@ impl Store for SqliteStore {
         .map_err(failed)
     }
 
-    async fn transition(&self, id: &SandboxId, steps: &[Step], state: State) -> Result<()> {
+    async fn ready(&self, id: &SandboxId) -> Result<()> {
         self.write(|transaction| {
             transaction
-                .prepare_cached("UPDATE sandboxes SET state = ?2, used_at = ?3 WHERE id = ?1")?
-                .execute(params![id.as_str(), state.as_str(), now_ms()])?;
-            steps.iter().try_for_each(|step| note(transaction, id, *step))
+                .prepare_cached(
+                    "UPDATE sandboxes SET state = 'ready', used_at = ?2, worker = NULL WHERE id = ?1",
+                )?
+                .execute(params![id.as_str(), now_ms()])?;
+            note(transaction, id, Step::Ready)
         })
+        .map_err(failed)
+    }
+
+    async fn claim(
+        &self,
+        id: &SandboxId,
+        seen: Option<&str>,
+        worker: &str,
+        steps: &[Step],
+        state: Option<State>,
+    ) -> Result<bool> {
+        self.write(|transaction| {
+            let changed = transaction
+                .prepare_cached(
+                    "UPDATE sandboxes SET worker = ?3, state = coalesce(?4, state)
+                     WHERE id = ?1 AND worker IS ?2 AND ended_at IS NULL",
+                )?
+                .execute(params![id.as_str(), seen, worker, state.map(State::as_str)])?;
+            if changed == 1 {
+                steps.iter().try_for_each(|step| note(transaction, id, *step))?;
+            }
+            Ok(changed == 1)
+        })
+        .map_err(failed)
+    }
+
+    async fn release(&self, id: &SandboxId, worker: &str) -> Result<()> {
+        self.write(|transaction| {
+            transaction
+                .prepare_cached("UPDATE sandboxes SET worker = NULL WHERE id = ?1 AND worker = ?2")?
+                .execute([id.as_str(), worker])
+        })
+        .map(drop)
         .map_err(failed)
     }
 
@@ -166,7 +203,8 @@ impl Store for SqliteStore {
         self.write(|transaction| {
             transaction
                 .prepare_cached(
-                    "UPDATE sandboxes SET state = ?2, failure = coalesce(?3, failure), ended_at = ?4
+                    "UPDATE sandboxes SET state = ?2, failure = coalesce(?3, failure), ended_at = ?4,
+                     worker = NULL
                      WHERE id = ?1",
                 )?
                 .execute(params![id.as_str(), state.as_str(), reason, now])?;
@@ -425,12 +463,13 @@ fn sandbox_from(row: &Row<'_>) -> rusqlite::Result<SandboxRecord> {
         backend: row.get(2)?,
         state: parsed(row, 3, |text| State::parse(text).ok_or_else(|| unknown(text)))?,
         owner: row.get(4)?,
-        created_at: row.get(5)?,
-        used_at: row.get(6)?,
-        idle_ms: row.get::<_, Option<i64>>(7)?.map(i64::unsigned_abs),
-        hard_ms: row.get::<_, Option<i64>>(8)?.map(i64::unsigned_abs),
-        failure: row.get(9)?,
-        details: parsed(row, 10, |text| serde_json::from_str(text))?,
+        worker: row.get(5)?,
+        created_at: row.get(6)?,
+        used_at: row.get(7)?,
+        idle_ms: row.get::<_, Option<i64>>(8)?.map(i64::unsigned_abs),
+        hard_ms: row.get::<_, Option<i64>>(9)?.map(i64::unsigned_abs),
+        failure: row.get(10)?,
+        details: parsed(row, 11, |text| serde_json::from_str(text))?,
     })
 }
 

@@ -15,6 +15,7 @@ fn record(store: &SqliteStore, name: Option<&str>) -> SandboxRecord {
         backend: "fake".to_owned(),
         state: State::Creating,
         owner: None,
+        worker: None,
         created_at: 1,
         used_at: 2,
         idle_ms: Some(1_800_000),
@@ -64,7 +65,8 @@ async fn a_name_belongs_to_one_live_sandbox() {
     assert_eq!(store.reserve(&second).await.unwrap_err().code(), Code::SandboxExists);
     assert_eq!(store.sandbox(&second.id).await.unwrap(), None);
 
-    store.transition(&first.id, &[Step::Stopping], State::Destroying).await.unwrap();
+    let destroying = Some(State::Destroying);
+    assert!(store.claim(&first.id, None, "me", &[Step::Stopping], destroying).await.unwrap());
     store.reserve(&second).await.unwrap();
     assert_eq!(store.sandbox_named("web").await.unwrap().unwrap().id, second.id);
 }
@@ -116,7 +118,7 @@ async fn which_finds_its_kind() {
     let ready = record(&store, None);
     store.reserve(&creating).await.unwrap();
     store.reserve(&ready).await.unwrap();
-    store.transition(&ready.id, &[Step::Ready], State::Ready).await.unwrap();
+    store.ready(&ready.id).await.unwrap();
     let ids = |which| {
         let store = &store;
         async move {

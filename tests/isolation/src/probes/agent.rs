@@ -85,21 +85,21 @@ pub(super) fn hunt(arguments: &[OsString]) -> Result<Report, String> {
     let end = Instant::now() + time;
     while Instant::now() < end {
         rounds += 1;
-        for process in processes() {
-            let helper = process != own && process != 1 && name_of(process).starts_with("belljar");
-            if !helper || name_of(process).starts_with("belljar-probe") {
+        for process in processes().filter(|process| *process != own && *process != 1) {
+            if !is_helper(process) {
                 continue;
             }
             seen.insert(process);
-            let traced = seize(process as usize);
-            // A helper that became the workload's own program in between is fair game.
-            let still = name_of(process).starts_with("belljar-agent");
-            if matches!(traced, Ended::Returned(_)) && still {
-                report.attempt(format!("ptrace(seize, helper {process})"), traced);
-            }
             let memory = OpenOptions::new().write(true).open(format!("/proc/{process}/mem"));
-            if memory.is_ok() && name_of(process).starts_with("belljar-agent") {
-                report.attempt(format!("open(/proc/{process}/mem)"), memory);
+            let traced = seize(process as usize);
+            // One that became the workload's own program in between is fair game.
+            if is_helper(process) {
+                if memory.is_ok() {
+                    report.attempt(format!("open(/proc/{process}/mem)"), memory);
+                }
+                if matches!(traced, Ended::Returned(_)) {
+                    report.attempt(format!("ptrace(seize, helper {process})"), traced);
+                }
             }
         }
     }
@@ -237,6 +237,9 @@ fn processes() -> impl Iterator<Item = u32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-fn name_of(process: u32) -> String {
-    fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default()
+/// Whether a process still is the agent's program: forked from it and not yet anything else.
+fn is_helper(process: u32) -> bool {
+    let name = fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
+    let agent = fs::read_to_string("/proc/1/comm").unwrap_or_default();
+    name == agent || name.contains("belljar-a")
 }

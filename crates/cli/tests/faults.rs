@@ -1,0 +1,70 @@
+//! Killed at every point: whatever dies, and wherever, the next command finds a consistent state and nothing is left.
+//!
+//! A whole life (create with a layer and an ensured command, exec, diff, apply, destroy) is lived with `BELLJAR_FAULT`
+//! set to one point after the other, in the engine's process, the launcher and its helpers. The life must notice the
+//! death or go on; afterwards, without the fault, a second life must succeed and the leak check must find nothing.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+mod support;
+
+use std::os::unix::process::ExitStatusExt;
+
+use support::Place;
+
+/// One life of a sandbox. Returns whether anything was killed on the way.
+fn live(place: &Place, name: &str, fault: Option<&str>) -> bool {
+    let workspace = place.path("workspace");
+    let workspace = workspace.to_str().unwrap();
+    let steps: [&[&str]; 5] = [
+        &["create", "--name", name, "--workspace", workspace, "--workspace-mode", "overlay", "--ensure", "true"],
+        &["exec", name, "--", "sh", "-c", "echo made > /workspace/made"],
+        &["diff", name],
+        &["apply", name],
+        &["destroy", name],
+    ];
+    let mut killed = false;
+    for step in steps {
+        let mut command = place.command(step);
+        if let Some(fault) = fault {
+            command.env("BELLJAR_FAULT", fault);
+        }
+        let output = command.output().unwrap();
+        let died = output.status.signal() == Some(9);
+        killed |= died || !output.status.success();
+        if fault.is_none() {
+            let complaint = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{step:?} without a fault: {complaint}");
+        }
+    }
+    killed
+}
+
+fn converges(point: &str, launcher: bool) {
+    let Some(place) = Place::with_sandboxes() else { return };
+    place.write("workspace/given", "given\n");
+    let killed = live(&place, "first", Some(point));
+    assert!(killed, "nothing died at {point}");
+    // Whatever is left of the first life, its name can be used again and the leak check has nothing to say.
+    let _ = place.command(&["destroy", "first"]).output().unwrap();
+    live(&place, "first", None);
+    let leaks = place.run(&["doctor", "--leaks", "--json"]);
+    assert!(!leaks.stdout.contains("\"kind\""), "left after {point} (launcher: {launcher}): {}", leaks.stdout);
+    let listed = place.run(&["list", "--json"]).exits(0);
+    assert_eq!(listed.stdout.trim(), "[]", "after {point}");
+    assert_eq!(std::fs::read_to_string(place.path("workspace/given")).unwrap(), "given\n");
+}
+
+#[test]
+fn the_engine_may_die_at_every_step() {
+    for point in belljar_engine::fault::POINTS {
+        converges(point, false);
+    }
+}
+
+#[test]
+fn the_launcher_and_its_helpers_may_die_at_every_step() {
+    for point in belljar_launcher::fault::POINTS {
+        converges(point, true);
+    }
+}

@@ -1,0 +1,88 @@
+//! The right to move a sandbox from one state to another.
+//!
+//! At most one engine is at work on a sandbox at a time: its token stands in the sandbox's record, put there by a
+//! compare-and-swap together with the journal entry. An engine that died holding it is recognised by its presence, and
+//! whoever comes next takes its place. There is no lock file to make or to forget.
+
+use std::time::{Duration, Instant};
+
+use belljar_codes::Code;
+use belljar_policy::SandboxId;
+
+use crate::destroy::has_ended;
+use crate::engine::Inner;
+use crate::store::{SandboxRecord, State, Step};
+use crate::{Error, Result};
+
+/// How long another engine may be at work on the same sandbox. Longer than any start or stop takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Transitions take milliseconds, so the first look comes soon.
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+
+/// What came of asking for the right.
+pub(crate) enum Claim {
+    /// It is ours until it is released or the sandbox ends. The record is as it was before.
+    Taken(SandboxRecord),
+    /// There is nothing to move any more.
+    Ended,
+    /// Somebody else has it.
+    Busy,
+}
+
+/// Takes the right, waiting for whoever has it; `None` if the sandbox has ended.
+pub(crate) async fn claim(
+    inner: &Inner,
+    id: &SandboxId,
+    steps: &[Step],
+    state: Option<State>,
+) -> Result<Option<SandboxRecord>> {
+    let deadline = Instant::now() + PATIENCE;
+    let mut pause = FIRST_PAUSE;
+    loop {
+        match try_claim(inner, id, steps, state).await? {
+            Claim::Busy if Instant::now() < deadline => {
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(LONGEST_PAUSE);
+            }
+            Claim::Busy => {
+                return Err(Error::new(
+                    Code::SandboxNotReady,
+                    format!("another process has been at work on sandbox `{id}` for too long"),
+                )
+                .with_remedy("look for a `belljar` process that hangs, and end it"));
+            }
+            Claim::Taken(record) => return Ok(Some(record)),
+            Claim::Ended => return Ok(None),
+        }
+    }
+}
+
+/// Takes the right if nobody who is alive has it.
+pub(crate) async fn try_claim(
+    inner: &Inner,
+    id: &SandboxId,
+    steps: &[Step],
+    state: Option<State>,
+) -> Result<Claim> {
+    let record = inner.store.sandbox(id).await?;
+    let record = record.ok_or_else(|| Error::sandbox_not_found(id.as_str()))?;
+    if has_ended(record.state) {
+        return Ok(Claim::Ended);
+    }
+    if let Some(worker) = &record.worker
+        && !inner.presence.is_gone(worker)?
+    {
+        return Ok(Claim::Busy);
+    }
+    let token = inner.presence.token()?;
+    let seen = record.worker.as_deref();
+    let taken = inner.store.claim(id, seen, token, steps, state).await?;
+    Ok(if taken { Claim::Taken(record) } else { Claim::Busy })
+}
+
+/// Gives the right back where the work did not end the sandbox.
+pub(crate) async fn release(inner: &Inner, id: &SandboxId) -> Result<()> {
+    inner.store.release(id, inner.presence.token()?).await
+}
