@@ -198,10 +198,7 @@ impl Agent {
     }
 
     fn check_lease(&mut self) {
-        if self.has_running() {
-            self.lease.touch(self.now);
-        }
-        if let Some(ended) = self.lease.check(self.now) {
+        if let Some(ended) = self.lease.check(self.has_running(), self.now) {
             self.leave(Some(ended));
         }
     }

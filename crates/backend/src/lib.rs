@@ -59,6 +59,9 @@ pub trait Backend: Send + Sync {
     /// Objects on this host that look like this installation's sandboxes and whose id is not in `known`.
     async fn orphans(&self, known: &[SandboxId]) -> Result<Vec<Orphan>>;
 
+    /// Removes what a host process of this backend left behind when it was killed. Cheap when there is nothing.
+    async fn recover(&self) -> Result<()>;
+
     /// Lets go of helpers on the host after they have finished; sandboxes stay.
     async fn close(&self);
 }

@@ -17,7 +17,17 @@ fn live(place: &Place, name: &str, fault: Option<&str>) -> bool {
     let workspace = place.path("workspace");
     let workspace = workspace.to_str().unwrap();
     let steps: [&[&str]; 5] = [
-        &["create", "--name", name, "--workspace", workspace, "--workspace-mode", "overlay", "--ensure", "true"],
+        &[
+            "create",
+            "--name",
+            name,
+            "--workspace",
+            workspace,
+            "--workspace-mode",
+            "overlay",
+            "--ensure",
+            "true",
+        ],
         &["exec", name, "--", "sh", "-c", "echo made > /workspace/made"],
         &["diff", name],
         &["apply", name],
@@ -49,7 +59,11 @@ fn converges(point: &str, launcher: bool) {
     let _ = place.command(&["destroy", "first"]).output().unwrap();
     live(&place, "first", None);
     let leaks = place.run(&["doctor", "--leaks", "--json"]);
-    assert!(!leaks.stdout.contains("\"kind\""), "left after {point} (launcher: {launcher}): {}", leaks.stdout);
+    assert!(
+        !leaks.stdout.contains("\"kind\""),
+        "left after {point} (launcher: {launcher}): {}",
+        leaks.stdout
+    );
     let listed = place.run(&["list", "--json"]).exits(0);
     assert_eq!(listed.stdout.trim(), "[]", "after {point}");
     assert_eq!(std::fs::read_to_string(place.path("workspace/given")).unwrap(), "given\n");

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use belljar_policy::SandboxId;
+use belljar_protocol::v1;
 use serde::Serialize;
 
 use crate::time::now_ms;
@@ -34,6 +35,9 @@ struct Line<'a> {
     name: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pid: Option<u32>,
+    /// Events before this one that nobody could take.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lost: Option<u64>,
 }
 
 impl Audit {
@@ -46,19 +50,31 @@ impl Audit {
         &self,
         budget: &Budget,
         sandbox: &SandboxId,
-        name: &[u8],
-        pid: Option<u32>,
+        denied: &v1::ProgramDenied,
     ) {
         let used = budget.0.fetch_add(1, Ordering::Relaxed);
-        let name = String::from_utf8_lossy(name);
+        let name = String::from_utf8_lossy(&denied.name);
+        // Zero: the host itself asked for it.
+        let pid = Some(denied.pid).filter(|pid| *pid != 0);
+        let lost = Some(denied.lost_before).filter(|lost| *lost != 0);
         let sandbox = sandbox.as_str();
         let line = match used {
-            0..MAX_PER_CONNECTION => {
-                Line { time: now_ms(), sandbox, event: "program-denied", name: Some(&name), pid }
-            }
-            MAX_PER_CONNECTION => {
-                Line { time: now_ms(), sandbox, event: "events-suppressed", name: None, pid: None }
-            }
+            0..MAX_PER_CONNECTION => Line {
+                time: now_ms(),
+                sandbox,
+                event: "program-denied",
+                name: Some(&name),
+                pid,
+                lost,
+            },
+            MAX_PER_CONNECTION => Line {
+                time: now_ms(),
+                sandbox,
+                event: "events-suppressed",
+                name: None,
+                pid: None,
+                lost: None,
+            },
             _ => {
                 budget.0.store(MAX_PER_CONNECTION + 1, Ordering::Relaxed);
                 return;
@@ -88,7 +104,9 @@ mod tests {
         let id = SandboxId::parse("n001abcdefgh").unwrap();
         let budget = Budget::default();
         for _ in 0..MAX_PER_CONNECTION + 50 {
-            audit.program_denied(&budget, &id, b"curl\xff", Some(7));
+            let name = b"curl\xff".to_vec();
+            let denied = v1::ProgramDenied { name, pid: 7, ..v1::ProgramDenied::default() };
+            audit.program_denied(&budget, &id, &denied);
         }
         let text = std::fs::read_to_string(directory.path().join("audit.jsonl")).unwrap();
         let lines: Vec<serde_json::Value> =

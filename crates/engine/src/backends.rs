@@ -45,6 +45,16 @@ impl Backends {
         Ok(Arc::clone(&self.entry(name)?.backend))
     }
 
+    /// Has every backend clear up after host processes of its own that were killed.
+    pub(crate) async fn recover(&self) {
+        for backend in self.iter() {
+            if let Err(error) = backend.recover().await {
+                // The engine must open all the same: destroying and looking for leaks need it.
+                tracing::warn!(%error, backend = backend.name(), "clearing up failed");
+            }
+        }
+    }
+
     /// Tries every backend anew.
     pub(crate) async fn probe(&self) -> Vec<Probe> {
         let mut probes = Vec::new();

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::task::JoinSet;
 
@@ -21,8 +22,12 @@ impl Background {
         tasks.spawn(task);
     }
 
-    /// Waits for everything, also for what is added meanwhile.
-    pub(crate) async fn finish(&self) {
+    /// Waits for everything, also for what is added meanwhile, up to `patience`.
+    pub(crate) async fn finish(&self, patience: Duration) {
+        let _ = tokio::time::timeout(patience, self.finish_all()).await;
+    }
+
+    async fn finish_all(&self) {
         loop {
             let mut tasks =
                 std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));

@@ -87,7 +87,7 @@ async fn build(
     point("create.starting");
     let Plan { backend, spec, environment, workdir, idle, class, .. } = plan;
     let (hostname, programs) = (spec.hostname.clone(), spec.programs.clone());
-    let running = backend.start(spec).await?;
+    let running = backend.start(spec).await.map_err(not_started)?;
     point("create.starting.done");
 
     details.network_enforcement = network_enforcement(&running.enforcement);
@@ -98,7 +98,7 @@ async fn build(
     let identity = Identity {
         user: request.user,
         hostname: &hostname,
-        workdir: &workdir,
+        workdir: workdir.as_deref(),
         environment: &environment,
         programs: programs.as_ref(),
         idle,
@@ -117,6 +117,23 @@ async fn build(
     inner.store.ready(&id).await?;
     point("create.ready");
     Ok(Live::started(id, backend, connection))
+}
+
+/// A failure of the machinery is named after what the caller wanted; a refusal speaks for itself.
+fn not_started(error: belljar_backend::Error) -> Error {
+    match error.code {
+        Code::StartFailed | Code::LauncherFailed => {
+            let mut error = Error::from(error);
+            let remedy = error.take_remedy();
+            let outer = Error::new(error.code(), "the sandbox could not be started");
+            let outer = match remedy {
+                Some(remedy) => outer.with_remedy(remedy),
+                None => outer,
+            };
+            outer.with_source(error)
+        }
+        _ => error.into(),
+    }
 }
 
 fn not_configured(error: AgentError) -> Error {

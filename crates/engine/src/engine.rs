@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use belljar_backend::Probe;
 use belljar_codes::Code;
@@ -27,6 +27,9 @@ use crate::{
     LeakReport, Process, ProcessInfo, Result, Sandbox, Session, SessionRequest, TemplateInfo,
 };
 use crate::{artifacts, ensure, explain, layer, leaks, process, recovery, session, template};
+
+/// Removing a sandbox takes milliseconds, unless something in it cannot be killed; the next command then goes on.
+const CLOSING: Duration = Duration::from_secs(10);
 
 /// A few hundred ends make a megabyte or so of write-ahead log.
 const MAINTAIN_EVERY: u32 = 128;
@@ -68,6 +71,7 @@ impl Engine {
             live: Mutex::default(),
             ends: AtomicU32::new(0),
         });
+        inner.backends.recover().await;
         recovery::recover(&inner).await?;
         let sweeper = Arc::clone(&inner);
         inner.background.spawn(async move {
@@ -213,9 +217,9 @@ impl Engine {
         leaks::leaks(&self.inner, fix).await
     }
 
-    /// Waits until work in the background is done and lets go of the backends' helpers. Sandboxes stay.
+    /// Waits until work in the background is done, up to ten seconds, and lets go of the backends' helpers. Sandboxes stay.
     pub async fn close(self) {
-        self.inner.background.finish().await;
+        self.inner.background.finish(CLOSING).await;
         for backend in self.inner.backends.iter() {
             backend.close().await;
         }

@@ -50,6 +50,10 @@ impl Error {
         self.remedy.as_deref()
     }
 
+    pub(crate) fn take_remedy(&mut self) -> Option<String> {
+        self.remedy.take()
+    }
+
     /// A failure to read or write below the state directory.
     pub(crate) fn state(action: &str, path: &Path, source: io::Error) -> Self {
         let error = Self::new(Code::StateFailed, format!("{action} `{}`", path.display()));

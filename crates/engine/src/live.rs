@@ -107,7 +107,7 @@ pub(crate) fn reporter(inner: &Arc<Inner>, id: &SandboxId) -> Reporter {
         let Some(inner) = inner.upgrade() else { return };
         match report {
             Report::Event(v1::event::What::ProgramDenied(denied)) => {
-                inner.audit.program_denied(&budget, &id, &denied.name, Some(denied.pid));
+                inner.audit.program_denied(&budget, &id, &denied);
             }
             Report::Event(v1::event::What::LeaseEnded(_)) => inner.reap_later(&id),
             Report::Alive => {

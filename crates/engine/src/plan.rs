@@ -17,7 +17,7 @@ use sha2::{Digest, Sha256};
 use crate::engine::Inner;
 use crate::mounts::{self, OpenDirectory, Protected};
 use crate::store::{Details, EnforcementRecord, WorkspaceRecord};
-use crate::time::now_ms;
+use crate::time::now_ns;
 use crate::{BackendChoice, CreateRequest, DEFAULT_IDLE_TIMEOUT, Error, Result, random, template};
 
 /// Where a sandbox's own files may be written unless the whole root is writable.
@@ -40,7 +40,8 @@ pub(crate) struct Plan {
     pub(crate) writable_paths: Vec<String>,
     pub(crate) environment: Environment,
     pub(crate) stripped_environment: Vec<String>,
-    pub(crate) workdir: PathBuf,
+    /// Where commands start; `None`: where the backend says, or in the workspace.
+    pub(crate) workdir: Option<PathBuf>,
     pub(crate) idle: Option<Duration>,
     pub(crate) timeout: Duration,
     /// The same for every request that means the same sandbox.
@@ -199,7 +200,7 @@ fn record_of(request: &CreateRequest, directory: Option<OpenDirectory>) -> Optio
         mode: request.mode.as_str().to_owned(),
         device: directory.device,
         inode: directory.inode,
-        layer_since: if request.mode == WorkspaceMode::Overlay { now_ms() } else { 0 },
+        layer_since: if request.mode == WorkspaceMode::Overlay { now_ns() } else { 0 },
     })
 }
 
@@ -210,14 +211,12 @@ fn hostname(request: &CreateRequest, id: &SandboxId) -> String {
     name.unwrap_or_else(|| id.as_str()).to_owned()
 }
 
-fn workdir(request: &CreateRequest) -> Result<PathBuf> {
-    match &request.workdir {
-        None => Ok(WORKSPACE_TARGET.into()),
-        Some(path) => {
-            check_path(path)?;
-            Ok(Path::new("/").join(path))
-        }
-    }
+fn workdir(request: &CreateRequest) -> Result<Option<PathBuf>> {
+    request
+        .workdir
+        .as_ref()
+        .map(|path| check_path(path).map(|()| Path::new("/").join(path)))
+        .transpose()
 }
 
 /// A path inside a sandbox that can be sent there. Whether it leads anywhere is for the kernel to say, inside.

@@ -19,6 +19,9 @@ use crate::store::{End, SandboxRecord, State, Which};
 use crate::time::now_ms;
 use crate::{Error, Result};
 
+/// How long the next command waits for what an interrupted one left to be gone.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 /// At most this often does opening an engine look at every sandbox; those that list them always do.
 const SWEEP_INTERVAL_MS: i64 = 10_000;
 
@@ -33,14 +36,24 @@ const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Settles what interrupted processes left: quick, because there is rarely anything.
 pub(crate) async fn recover(inner: &Arc<Inner>) -> Result<()> {
-    for record in inner.store.sandboxes(Which::Unfinished).await? {
-        warn(&record.id, destroy::settle(inner, &record.id).await);
+    let unfinished = inner.store.sandboxes(Which::Unfinished).await?;
+    let ephemeral = inner.store.sandboxes(Which::Ephemeral).await?;
+    if unfinished.is_empty() && ephemeral.is_empty() {
+        return Ok(());
     }
-    for record in inner.store.sandboxes(Which::Ephemeral).await? {
-        if matches!(record.state, State::Ready | State::Paused) {
-            warn(&record.id, end_unowned(inner, &record).await);
+    let work = Arc::clone(inner);
+    let settled = tokio::spawn(async move {
+        for record in unfinished {
+            warn(&record.id, destroy::settle(&work, &record.id).await);
         }
-    }
+        for record in ephemeral {
+            if matches!(record.state, State::Ready | State::Paused) {
+                warn(&record.id, end_unowned(&work, &record).await);
+            }
+        }
+    });
+    // Something that cannot be killed now must not keep every other command from working.
+    let _ = tokio::time::timeout(PATIENCE, settled).await;
     Ok(())
 }
 

@@ -24,7 +24,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 /// What came of asking for the right.
 pub(crate) enum Claim {
     /// It is ours until it is released or the sandbox ends. The record is as it was before.
-    Taken(SandboxRecord),
+    Taken(Box<SandboxRecord>),
     /// There is nothing to move any more.
     Ended,
     /// Somebody else has it.
@@ -53,7 +53,7 @@ pub(crate) async fn claim(
                 )
                 .with_remedy("look for a `belljar` process that hangs, and end it"));
             }
-            Claim::Taken(record) => return Ok(Some(record)),
+            Claim::Taken(record) => return Ok(Some(*record)),
             Claim::Ended => return Ok(None),
         }
     }
@@ -79,7 +79,7 @@ pub(crate) async fn try_claim(
     let token = inner.presence.token()?;
     let seen = record.worker.as_deref();
     let taken = inner.store.claim(id, seen, token, steps, state).await?;
-    Ok(if taken { Claim::Taken(record) } else { Claim::Busy })
+    Ok(if taken { Claim::Taken(Box::new(record)) } else { Claim::Busy })
 }
 
 /// Gives the right back where the work did not end the sandbox.

@@ -1,5 +1,7 @@
 //! The workspace layer: shown, applied, thrown away.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail the test")]
+
 mod support;
 
 use std::os::unix::fs::PermissionsExt;

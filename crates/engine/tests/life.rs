@@ -1,5 +1,7 @@
 //! Creating, using, finding and destroying sandboxes.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail the test")]
+
 mod support;
 
 use std::sync::Arc;

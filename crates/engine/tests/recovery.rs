@@ -3,6 +3,8 @@
 //! A child process (this same binary) runs one life of a sandbox with `BELLJAR_FAULT` set and kills itself there. The
 //! parent then opens the same state directory, as the next command would.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail the test")]
+
 mod support;
 
 use std::os::unix::process::ExitStatusExt;

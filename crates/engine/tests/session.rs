@@ -1,5 +1,7 @@
 //! Sessions: automatic, named, ephemeral; ensured commands.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail the test")]
+
 mod support;
 
 use belljar_codes::Code;

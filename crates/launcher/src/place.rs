@@ -8,6 +8,8 @@
 //! ids/<range> -> <id>         ranges that are taken
 //! disks/                      empty disk images to copy; those in use have no name
 //! staging/                    a mount point, empty outside of starting sandboxes
+//! launchers/<pid>             launchers at work; one that was killed leaves its mark
+//! hanging/<id>/               sandboxes whose processes hang in the kernel
 //! trash/                      what is being removed
 //! ```
 
@@ -33,7 +35,7 @@ pub(crate) struct Place {
 
 impl Place {
     pub(crate) fn open(path: PathBuf, directory: OwnedFd) -> Result<Self> {
-        for name in ["sandboxes", "ids", "disks", "staging", "trash"] {
+        for name in ["sandboxes", "ids", "disks", "staging", "hanging", "launchers", "trash"] {
             match rustix::fs::mkdirat(&directory, name, Mode::from_raw_mode(0o700)) {
                 Ok(()) | Err(rustix::io::Errno::EXIST) => {}
                 Err(errno) => return Err(Failure::new("state-directory", errno.raw_os_error())),
@@ -74,6 +76,49 @@ impl Place {
             .into_iter()
             .filter_map(|name| Some((name.parse().ok()?, owner(&name)?)))
             .collect()
+    }
+
+    /// Marks this launcher as at work.
+    pub(crate) fn sign_in(&self) -> io::Result<()> {
+        fs::write(self.launchers().join(std::process::id().to_string()), "")
+    }
+
+    /// Every trace of this launcher has been removed.
+    pub(crate) fn sign_out(&self) {
+        let _ = fs::remove_file(self.launchers().join(std::process::id().to_string()));
+    }
+
+    /// Takes away the marks of launchers that are gone, once what they left is gone too.
+    pub(crate) fn sign_out_the_dead(&self) {
+        for pid in names(&self.launchers()) {
+            if !Path::new("/proc").join(&pid).exists() {
+                let _ = fs::remove_file(self.launchers().join(pid));
+            }
+        }
+    }
+
+    fn launchers(&self) -> PathBuf {
+        self.path.join("launchers")
+    }
+
+    /// The sandboxes that were set aside.
+    pub(crate) fn hanging(&self) -> Vec<String> {
+        names(&self.path.join("hanging"))
+    }
+
+    pub(crate) fn open_hanging(&self, id: &str) -> io::Result<OwnedFd> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(rustix::fs::open(self.path.join("hanging").join(id), flags, Mode::empty())?)
+    }
+
+    pub(crate) fn set_aside(&self, id: &str) {
+        let _ =
+            fs::rename(self.path.join("sandboxes").join(id), self.path.join("hanging").join(id));
+    }
+
+    pub(crate) fn take_back(&self, id: &str) {
+        let _ =
+            fs::rename(self.path.join("hanging").join(id), self.path.join("sandboxes").join(id));
     }
 
     /// Moves a sandbox's directory out of sight. Nothing there is fine.

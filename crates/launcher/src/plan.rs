@@ -257,7 +257,7 @@ impl Builder<'_> {
             self.attributes(READ_ONLY | MOUNT_ATTR_NOEXEC, false);
             self.attach(path.to_bytes())?;
         }
-        for path in MASKED_FILES.iter().filter(exists) {
+        for path in MASKED_FILES.iter().filter(reachable) {
             let from = Source::Path(c"/dev/null".to_owned());
             self.push(Step::OpenTree { from, recursive: false, to: MOUNT });
             self.attach(path.to_bytes())?;
@@ -475,6 +475,13 @@ impl Builder<'_> {
 /// Whether this kernel has a path of `/proc`. A mount that finds no place to go costs more than all others together.
 fn exists(path: &&&CStr) -> bool {
     path.to_str().is_ok_and(|path| Path::new("/").join(path).exists())
+}
+
+/// Whether somebody who is not root could open it. No id inside stands for root, so the rest needs no mask.
+fn reachable(path: &&&CStr) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    let metadata = path.to_str().ok().and_then(|path| Path::new("/").join(path).metadata().ok());
+    metadata.is_some_and(|metadata| metadata.permissions().mode() & 0o007 != 0)
 }
 
 /// Namespace flags, as the kernel numbers them.

@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use belljar_sys::cgroup::{Cgroups, Version};
 use belljar_sys::{child, identity, message, mount};
@@ -65,9 +66,14 @@ impl Server {
             self.starting.iter().map(|(_, _, one)| PollFd::new(&one.socket, PollFlags::IN)),
         );
         watched.extend(self.stopping.iter().map(|(_, one)| PollFd::new(&one.pidfd, PollFlags::IN)));
-        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        match poll(&mut watched, idle_work.then_some(&at_once)) {
+        let now = Instant::now();
+        let patience =
+            self.stopping.iter().map(|(_, one)| one.deadline.saturating_duration_since(now)).min();
+        let timeout = if idle_work { Some(Duration::ZERO) } else { patience };
+        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+        match poll(&mut watched, timeout.as_ref()) {
             Ok(0) => {
+                self.give_up_on_hanging();
                 self.use_idle_time();
                 return true;
             }
@@ -90,6 +96,20 @@ impl Server {
             }
         }
         if ready[0] { self.receive() } else { true }
+    }
+
+    /// Answers those who wait for a sandbox that will not end.
+    fn give_up_on_hanging(&mut self) {
+        let now = Instant::now();
+        let (late, patient) = std::mem::take(&mut self.stopping)
+            .into_iter()
+            .partition(|(_, one)| one.deadline <= now);
+        self.stopping = patient;
+        for (serial, one) in late as Vec<(u64, Stopping)> {
+            let Some(launcher) = &mut self.launcher else { return };
+            let answer = launcher.set_aside(&one.id).map_or_else(Answer::Failed, |()| Answer::Done);
+            self.answer(serial, answer);
+        }
     }
 
     fn receive(&mut self) -> bool {
@@ -203,13 +223,11 @@ impl Server {
             undo(launcher, &id);
         }
         launcher.dismiss_all();
-        for (serial, one) in std::mem::take(&mut self.stopping) {
-            wait_for(&one.pidfd);
-            self.finish_stop(serial, &one);
+        for (_, one) in std::mem::take(&mut self.stopping) {
+            let _ = launcher.see_off(&one);
         }
-        if let Some(launcher) = &mut self.launcher {
-            while launcher.place.empty_trash_once() {}
-        }
+        while launcher.place.empty_trash_once() {}
+        launcher.place.sign_out();
     }
 
     fn answer(&self, serial: u64, answer: Answer) {
@@ -221,16 +239,10 @@ impl Server {
 
 /// Removes a sandbox that did not come to be. What cannot be removed now is found by the next recovery.
 fn undo(launcher: &mut Launcher, id: &str) {
-    if let Ok(Some(stopping)) = launcher.kill(id) {
-        wait_for(&stopping.pidfd);
-        let _ = launcher.finish(&stopping);
-    } else {
-        let _ = launcher.remove(id);
-    }
-}
-
-fn wait_for(pidfd: &OwnedFd) {
-    while let Err(Errno::INTR) = poll(&mut [PollFd::new(pidfd, PollFlags::IN)], None) {}
+    let _ = match launcher.kill(id) {
+        Ok(Some(stopping)) => launcher.see_off(&stopping),
+        _ => launcher.remove(id),
+    };
 }
 
 impl Launcher {
@@ -245,7 +257,7 @@ impl Launcher {
         let cgroups = Cgroups::detect(Path::new("/"), privileged);
         let facts = facts(privileged, &cgroups);
         let place = Place::open(path, directory)?;
-        let launcher = Self {
+        let mut launcher = Self {
             place,
             facts,
             cgroups,
@@ -257,6 +269,9 @@ impl Launcher {
             id_mapping: RefCell::default(),
         };
         launcher.sweep_cells();
+        launcher.sweep_hanging();
+        launcher.place.sign_out_the_dead();
+        launcher.place.sign_in().stage("state-directory")?;
         Ok(launcher)
     }
 

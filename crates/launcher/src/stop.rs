@@ -1,8 +1,10 @@
 //! Ending and removing a sandbox, from whatever state it is in.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 use belljar_sys::process;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::failure::Result;
 use crate::fault::point;
@@ -15,7 +17,12 @@ pub(crate) struct Stopping {
     pub(crate) id: String,
     /// Readable once the agent, and with it everything in its PID namespace, has ended.
     pub(crate) pidfd: OwnedFd,
+    /// When waiting is over: a process that hangs in the kernel must not hold up whoever destroys its sandbox.
+    pub(crate) deadline: Instant,
 }
+
+/// How long a killed sandbox may take to end. Orderly ends take milliseconds.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How often removal of a cgroup is tried again while the kernel still takes its last tasks apart.
 const REMOVE_ATTEMPTS: usize = 50;
@@ -32,6 +39,9 @@ impl Launcher {
             .and_then(|sandbox| place::read_process(&sandbox))
             .and_then(|identity| identity.open());
         let Some(pidfd) = recorded else {
+            if self.place.hanging().iter().any(|hanging| hanging == id) {
+                return Ok(None);
+            }
             // A child that died before it was on record, or never was one.
             self.cgroups.group(&self.place.group, id).kill();
             return Ok(None);
@@ -39,29 +49,74 @@ impl Launcher {
         process::kill(&pidfd)
             .map_err(|error| Failure::new("kill", error.raw_os_error().unwrap_or(0)))?;
         point("launcher.stop.killed");
-        Ok(Some(Stopping { id: id.to_owned(), pidfd }))
+        Ok(Some(Stopping { id: id.to_owned(), pidfd, deadline: Instant::now() + PATIENCE }))
     }
 
     /// Removes what is left of a sandbox whose processes have ended.
     pub(crate) fn remove(&mut self, id: &str) -> Result<()> {
-        let group = self.cgroups.group(&self.place.group, id);
+        if self.place.hanging().iter().any(|hanging| hanging == id) {
+            self.sweep_hanging();
+            return Ok(()); // gone, or as gone as it can be
+        }
+        self.remove_group(id)?;
+        point("launcher.stop.cgroup");
+        self.place.discard(id);
+        point("launcher.stop.discarded");
+        self.has_trash = true;
+        Ok(())
+    }
+
+    /// Removes the cgroups of a sandbox or cell, with a little patience for tasks that are being taken apart.
+    pub(crate) fn remove_group(&self, name: &str) -> Result<()> {
+        let group = self.cgroups.group(&self.place.group, name);
         let mut removed = group.remove();
         for _ in 0..REMOVE_ATTEMPTS {
             if removed.is_ok() {
                 break;
             }
             group.kill();
-            let pause = rustix::time::Timespec { tv_sec: 0, tv_nsec: REMOVE_PAUSE_MS * 1_000_000 };
+            let pause = Timespec { tv_sec: 0, tv_nsec: REMOVE_PAUSE_MS * 1_000_000 };
             let _ = rustix::thread::nanosleep(&pause);
             removed = group.remove();
         }
-        removed
-            .map_err(|error| Failure::new("cgroup-remove", error.raw_os_error().unwrap_or(0)))?;
-        point("launcher.stop.cgroup");
-        self.place.discard(id);
-        point("launcher.stop.discarded");
-        self.has_trash = true;
+        removed.map_err(|error| Failure::new("cgroup-remove", error.raw_os_error().unwrap_or(0)))
+    }
+
+    /// Waits for a killed sandbox and removes it; one that does not end in time is set aside.
+    pub(crate) fn see_off(&mut self, stopping: &Stopping) -> Result<()> {
+        loop {
+            let left = stopping.deadline.saturating_duration_since(Instant::now());
+            let timeout = Timespec::try_from(left).unwrap_or_default();
+            match poll(&mut [PollFd::new(&stopping.pidfd, PollFlags::IN)], Some(&timeout)) {
+                Ok(0) => return self.set_aside(&stopping.id),
+                Ok(_) => return self.finish(stopping),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(errno) => return Err(Failure::new("wait", errno.raw_os_error())),
+            }
+        }
+    }
+
+    /// Lets go of a sandbox whose processes hang in the kernel. They are dead to everybody but the kernel; what they
+    /// still hold is removed by [`Self::sweep_hanging`] once it lets them end.
+    pub(crate) fn set_aside(&mut self, id: &str) -> Result<()> {
+        self.place.set_aside(id);
         Ok(())
+    }
+
+    /// Removes what was set aside and has ended since.
+    pub(crate) fn sweep_hanging(&mut self) {
+        for id in self.place.hanging() {
+            let ended = self
+                .place
+                .open_hanging(&id)
+                .ok()
+                .and_then(|sandbox| place::read_process(&sandbox))
+                .is_none_or(|identity| identity.open().is_none());
+            if ended && self.remove_group(&id).is_ok() {
+                self.place.take_back(&id);
+                let _ = self.remove(&id);
+            }
+        }
     }
 
     pub(crate) fn finish(&mut self, stopping: &Stopping) -> Result<()> {
@@ -98,6 +153,9 @@ impl Launcher {
             id,
         };
         let mut found = Vec::new();
+        for id in self.place.hanging() {
+            found.push(object("process", "hangs in the kernel".to_owned(), Some(id)));
+        }
         for id in self.place.sandboxes() {
             let process = self
                 .place

@@ -31,6 +31,8 @@ impl Agent {
 
     pub(crate) fn main_ended(&mut self, key: u32, ended: Ended, usage: Usage) {
         let window = self.window();
+        // It has run until now, however long ago the loop last turned.
+        self.lease.touch(self.now);
         let Some(process) = self.processes.get_mut(key) else { return };
         // The exit may be seen before the word about the start.
         process.read_status();

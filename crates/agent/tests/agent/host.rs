@@ -223,7 +223,7 @@ impl Host {
     }
 
     pub(crate) fn finish_after(&mut self, stream: u64, mut run: Run) -> Run {
-        let mut ended = None;
+        let mut ended = (run.exited != Exited::default()).then(|| run.exited.clone());
         loop {
             match self.receive_on(stream) {
                 Body::Output(output) => {

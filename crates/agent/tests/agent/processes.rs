@@ -179,6 +179,8 @@ fn feeds_standard_input_at_the_programs_pace() {
                 run.stdout.extend(output.data);
                 host.acknowledge(stream, Channel::Stdout, run.stdout.len() as u64);
             }
+            // The last of its output may still be on its way.
+            Body::Exited(exited) => run.exited = exited,
             other => panic!("{other:?}"),
         }
     }

@@ -11,7 +11,8 @@ fn attach(process: &str, stdout_offset: u64) -> Body {
 #[test]
 fn no_byte_is_lost_when_a_host_comes_back() {
     let (agent, mut host) = Agent::configured();
-    let lines = 200_000;
+    // More than all the acknowledging below lets through, so that it is still running then.
+    let lines = 400_000;
     let start = shell(&format!("seq {lines}"));
     let (mut stream, _) = host.start(&start);
     let mut run = Run::default();

@@ -211,6 +211,10 @@ impl Backend for Local {
         Ok(Vec::new()) // its directories are those of the native backend, which reports them
     }
 
+    async fn recover(&self) -> Result<()> {
+        Ok(()) // it has no process on the host besides its sandboxes
+    }
+
     async fn close(&self) {}
 }
 

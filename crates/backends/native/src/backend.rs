@@ -323,6 +323,19 @@ impl Backend for Native {
             .collect())
     }
 
+    async fn recover(&self) -> Result<()> {
+        let markers = std::fs::read_dir(self.options.state_dir.join("launchers"));
+        let killed = markers.is_ok_and(|markers| {
+            markers
+                .flatten()
+                .any(|marker| !std::path::Path::new("/proc").join(marker.file_name()).exists())
+        });
+        if killed {
+            self.launched().await?; // a new one begins by clearing up after its predecessors
+        }
+        Ok(())
+    }
+
     async fn close(&self) {
         if let Some(launched) = self.launcher.get() {
             launched.client.close().await;

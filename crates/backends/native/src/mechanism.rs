@@ -9,8 +9,9 @@ use belljar_launcher::wire::{Disk, DiskKind, Facts};
 use belljar_policy::limits::{format_bytes, format_cpus};
 use belljar_policy::{Asked, NetworkMode};
 
-/// The workload's own helpers of ours that count as processes: the agent and one file worker.
-const OWN_PROCESSES: u32 = 2;
+/// Processes of ours that the kernel counts too: the agent and, where a resource limit counts, a supervisor.
+const AGENT: u32 = 1;
+const AGENT_AND_SUPERVISOR: u32 = 2;
 /// What programs expect of `/dev/shm`, at most; it counts against memory.
 const SHARED_MEMORY: u64 = 64 << 20;
 
@@ -141,10 +142,10 @@ fn pids(spec: &SandboxSpec, facts: &Facts, chosen: &mut Mechanisms) {
     let limit = spec.limits.pids.value;
     let rule = format!("{limit} processes and threads");
     if let Some(version) = &facts.pids {
-        chosen.pids = Some(limit.saturating_add(OWN_PROCESSES));
+        chosen.pids = Some(limit.saturating_add(AGENT));
         chosen.say(Subject::Pids, &rule, &format!("{version} pids controller"), true);
     } else {
-        let value = u64::from(limit.saturating_add(OWN_PROCESSES));
+        let value = u64::from(limit.saturating_add(AGENT_AND_SUPERVISOR));
         chosen.resource_limits.push(ResourceLimit {
             resource: RLIMIT_NPROC,
             soft: value,

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use belljar_backend::{AgentSetup, LandlockAccess, TreeKill};
+use belljar_policy::mounts::WORKSPACE_TARGET;
 use belljar_policy::{Environment, Programs, UserSpec};
 use belljar_protocol::v1;
 
@@ -19,7 +20,7 @@ const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/s
 pub(crate) struct Identity<'a> {
     pub(crate) user: UserSpec,
     pub(crate) hostname: &'a str,
-    pub(crate) workdir: &'a Path,
+    pub(crate) workdir: Option<&'a Path>,
     /// The caller's variables, without the dangerous ones.
     pub(crate) environment: &'a Environment,
     pub(crate) programs: Option<&'a Programs>,
@@ -37,11 +38,15 @@ pub(crate) fn configuration(setup: AgentSetup, identity: &Identity<'_>) -> v1::C
     for (name, value) in identity.environment.iter() {
         environment.insert(name.to_owned(), value.to_owned());
     }
+    let workdir = identity
+        .workdir
+        .or(setup.working_directory.as_deref())
+        .unwrap_or(Path::new(WORKSPACE_TARGET));
     v1::Configure {
         seccomp: setup.seccomp,
         user: Some(user_message(identity.user)),
         environment,
-        working_directory: bytes(identity.workdir),
+        working_directory: bytes(workdir),
         resource_limits: setup
             .resource_limits
             .iter()
@@ -134,7 +139,7 @@ mod tests {
         let identity = Identity {
             user: UserSpec::Root,
             hostname: "box",
-            workdir: Path::new("/workspace"),
+            workdir: None,
             environment: &environment,
             programs: None,
             idle: Some(Duration::from_secs(1800)),

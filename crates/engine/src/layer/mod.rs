@@ -21,7 +21,7 @@ use crate::fault::point;
 use crate::files::{FileKind, Files};
 use crate::mounts::open_directory;
 use crate::store::{SandboxRecord, State, Step, WorkspaceRecord};
-use crate::time::{from_ms, now_ms};
+use crate::time::{from_ns, now_ns};
 use crate::transition::{claim, release};
 use crate::{Error, Result};
 use compare::Change;
@@ -126,7 +126,7 @@ impl Layer {
 
     async fn apply(&mut self, inner: &Arc<Inner>) -> Result<Vec<LayerChange>> {
         let changes = self.changes().await?;
-        let since = from_ms(self.workspace.layer_since);
+        let since = from_ns(self.workspace.layer_since);
         let conflicts = compare::conflicts(&changes, &self.tree, since)?;
         if !conflicts.is_empty() {
             return Err(conflict(&conflicts));
@@ -154,7 +154,7 @@ impl Layer {
         point("layer.resetting");
         inner.backends.get(&self.record.backend)?.reset_workspace_layer(id).await?;
         point("layer.resetting.done");
-        self.workspace.layer_since = now_ms();
+        self.workspace.layer_since = now_ns();
         self.record.details.workspace = Some(self.workspace.clone());
         inner.store.describe(id, Step::Ready, &self.record.details).await
     }

@@ -264,12 +264,17 @@ impl Pump {
         }
     }
 
+    /// Destroys the sandbox. Something that even the kernel cannot kill now does not keep the caller from its answer: the
+    /// work goes on, and whoever comes next finishes it.
     async fn destroy_sandbox(&self) {
         let reason = format!("its agent did not end process `{}` in time", self.process);
-        let end = End::Destroyed(Some(reason));
-        if let Err(error) = destroy(&self.inner, &self.live.id, end).await {
-            tracing::warn!(%error, sandbox = %self.live.id, "an overdue sandbox was not destroyed");
-        }
+        let (inner, id) = (Arc::clone(&self.inner), self.live.id.clone());
+        let destroyed = tokio::spawn(async move {
+            if let Err(error) = destroy(&inner, &id, End::Destroyed(Some(reason))).await {
+                tracing::warn!(%error, sandbox = %id, "an overdue sandbox was not destroyed");
+            }
+        });
+        let _ = tokio::time::timeout(HOST_GRACE, destroyed).await;
     }
 
     async fn finish(mut self, exit: Exit) {

@@ -52,13 +52,14 @@ pub(crate) async fn start(
     point("exec.recorded");
 
     let begun = Instant::now();
+    let patience = request.timeout.map_or(START_TIMEOUT, |t| (t + HOST_GRACE).min(START_TIMEOUT));
     let mut baseline = Counters::default();
     let sent = async {
         let stream = connection.request(Body::Start(message(&process, &request)))?;
         point("exec.sent");
         // The agent forks meanwhile; nothing can run into a limit before this is read.
         baseline = live.baseline().await;
-        match started(&stream).await {
+        match started(&stream, patience).await {
             // It may have started all the same: a new connection tells.
             Err(error) if error.is_broken() => again(inner, &live, &process, error).await,
             Err(error) => Err(error),
@@ -118,12 +119,12 @@ async fn again(
     let process = process.as_str().to_owned();
     let stream =
         connection.request(Body::Attach(v1::Attach { process, ..v1::Attach::default() }))?;
-    let pid = started(&stream).await?;
+    let pid = started(&stream, START_TIMEOUT).await?;
     Ok((stream, pid))
 }
 
-async fn started(stream: &Stream) -> Result<u32, AgentError> {
-    match tokio::time::timeout(START_TIMEOUT, stream.answer()).await {
+async fn started(stream: &Stream, patience: Duration) -> Result<u32, AgentError> {
+    match tokio::time::timeout(patience, stream.answer()).await {
         Ok(Ok(Body::Started(started))) => Ok(started.pid),
         Ok(Ok(_)) => Err(AgentError::breach("a process began with something else than its start")),
         Ok(Err(error)) => Err(error),

@@ -97,8 +97,9 @@ pub(crate) struct WorkspaceRecord {
     /// The directory itself; the path may lead elsewhere by the time changes are applied.
     pub(crate) device: u64,
     pub(crate) inode: u64,
-    /// When the layer was last empty: host files changed after this are in conflict with it.
-    pub(crate) layer_since: i64,
+    /// When the layer was last empty, in nanoseconds since 1970, as precise as the times of files: what changed on the
+    /// host after this is in conflict with it.
+    pub(crate) layer_since: u64,
 }
 
 /// Where a process stands.

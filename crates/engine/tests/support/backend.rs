@@ -148,6 +148,10 @@ impl Backend for FakeBackend {
 
     async fn close(&self) {}
 
+    async fn recover(&self) -> Result<()> {
+        Ok(())
+    }
+
     async fn orphans(&self, known: &[SandboxId]) -> Result<Vec<Orphan>> {
         let orphan = |name: String| Orphan {
             kind: "directory".to_owned(),

@@ -1,6 +1,7 @@
 //! A backend without a wall and an agent without a sandbox, for testing the engine alone.
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its own part of this")]
+#![allow(clippy::unwrap_used, reason = "a fake that fails should fail the test")]
 
 pub mod agent;
 pub mod backend;

@@ -94,6 +94,7 @@ pub(super) const TABLE: &[Entry] = &[
     (libc::SYS_unshare, namespace(6), "new namespaces: a larger part of the kernel to attack"),
     (libc::SYS_clone, namespace(7), "new namespaces: a larger part of the kernel to attack"),
     (libc::SYS_unshare, namespace(7), "new namespaces: a larger part of the kernel to attack"),
+    (libc::SYS_prlimit64, When::Except(&[], &[(0, 0)]), "limits of other processes: without ids of its own, the agent's too"),
     (libc::SYS_ioctl, When::Equal(&[(1, TIOCSTI)]), "typing into the operator's terminal"),
     (libc::SYS_ioctl, When::Equal(&[(1, TIOCLINUX)]), "pasting into the operator's console"),
 ];
