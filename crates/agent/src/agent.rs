@@ -58,6 +58,8 @@ pub(crate) struct Agent {
     pub(crate) now: Instant,
     /// For whatever is read.
     pub(crate) scratch: Vec<u8>,
+    /// When to give back memory that was in use before.
+    trim_at: Option<Instant>,
     last_id: u32,
     leaving: bool,
 }
@@ -72,6 +74,9 @@ pub(crate) enum Child {
 
 /// Hosts connected at once.
 const MOST_CONNECTIONS: usize = 16;
+
+/// How long buffers keep their memory.
+const TRIM: Duration = Duration::from_secs(1);
 
 /// How long the last words may take.
 const FAREWELL: Duration = Duration::from_millis(200);
@@ -110,6 +115,7 @@ impl Agent {
             started: now,
             now,
             scratch: vec![0; MAX_CHUNK],
+            trim_at: None,
             last_id: 0,
             leaving: false,
         })
@@ -130,6 +136,7 @@ impl Agent {
                 service.expire(self.now);
             }
             self.settle();
+            self.trim();
         }
         Ok(())
     }
@@ -236,6 +243,9 @@ impl Agent {
 
     fn deliver(&mut self) {
         let window = self.window();
+        if !self.dirty.is_empty() {
+            self.trim_at.get_or_insert(self.now + TRIM);
+        }
         for key in std::mem::take(&mut self.dirty) {
             let Some(process) = self.processes.get_mut(key) else { continue };
             if let Some(connection) =
@@ -247,6 +257,16 @@ impl Agent {
             if process.is_over() {
                 self.processes.remove(key);
             }
+        }
+    }
+
+    /// Gives memory of buffers back that have stayed empty: making them anew for every piece would take longer than
+    /// passing the piece on.
+    fn trim(&mut self) {
+        if self.trim_at.is_some_and(|at| at <= self.now) {
+            self.trim_at = None;
+            self.connections.values_mut().for_each(Connection::trim);
+            self.processes.values_mut().for_each(Process::trim);
         }
     }
 
@@ -320,7 +340,8 @@ impl Agent {
         let lease = self.lease.next_check(running);
         let memory = self.memory.and_then(|watch| watch.next_check(self.has_trees()));
         let service = self.service.as_ref().and_then(Service::next_check);
-        let next = [processes, lease, memory, service].into_iter().flatten().min()?;
+        let due = [processes, lease, memory, service, self.trim_at];
+        let next = due.into_iter().flatten().min()?;
         Some(next.saturating_duration_since(self.now))
     }
 

@@ -4,8 +4,8 @@
 //! file contents, changes), and no further request is read from it. Short answers to requests already read may exceed
 //! the bound by little.
 
-use belljar_protocol::v1::{Frame, frame::Body};
-use belljar_protocol::{Decoder, encode};
+use belljar_protocol::v1::{Channel, Frame, frame::Body};
+use belljar_protocol::{Decoder, encode, encode_output};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
@@ -15,9 +15,6 @@ use crate::table::Table;
 
 /// Bytes waiting to be sent above which nothing more is produced for a connection.
 pub(crate) const QUEUE_BOUND: usize = 256 * 1024;
-
-/// An empty queue with more memory than this gives it back.
-const KEPT_CAPACITY: usize = 16 * 1024;
 
 /// What a stream of this connection is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,6 +97,25 @@ impl Connection {
         }
     }
 
+    /// Puts output into the queue; it is copied once.
+    pub(crate) fn send_output(
+        &mut self,
+        stream: u64,
+        channel: Channel,
+        offset: u64,
+        parts: [&[u8]; 2],
+    ) {
+        let queued = encode_output(stream, channel, offset, parts, &mut self.queue);
+        debug_assert!(queued.is_ok(), "at most a chunk is sent at once");
+    }
+
+    /// Gives memory back that is not in use.
+    pub(crate) fn trim(&mut self) {
+        if self.queue.is_empty() {
+            self.queue = Vec::new();
+        }
+    }
+
     pub(crate) fn has_room(&self) -> bool {
         self.queue.len() - self.sent < QUEUE_BOUND
     }
@@ -126,9 +142,6 @@ impl Connection {
         if self.sent == self.queue.len() {
             self.sent = 0;
             self.queue.clear();
-            if self.queue.capacity() > KEPT_CAPACITY {
-                self.queue = Vec::new();
-            }
         } else if self.sent >= QUEUE_BOUND {
             self.queue.drain(..self.sent);
             self.sent = 0;

@@ -15,7 +15,7 @@ use std::os::fd::AsFd;
 use std::time::Instant;
 
 use belljar_protocol::MAX_CHUNK;
-use belljar_protocol::v1::{self, Closed, Exited, Output, ProcessState, Started};
+use belljar_protocol::v1::{self, Closed, Exited, ProcessState, Started};
 use rustix::io::Errno;
 use rustix::process::Pid;
 
@@ -191,10 +191,9 @@ impl Process {
                     all_sent = false;
                     break;
                 }
-                let (offset, data) = channel.kept.copy_from(*sent, MAX_CHUNK);
-                *sent = offset + data.len() as u64;
-                let output = Output { channel: CHANNELS[index].into(), offset, data };
-                connection.send(stream, v1::frame::Body::Output(output));
+                let (offset, parts) = channel.kept.from_offset(*sent, MAX_CHUNK);
+                *sent = offset + (parts[0].len() + parts[1].len()) as u64;
+                connection.send_output(stream, CHANNELS[index], offset, parts);
             }
         }
         // Not held back by output: with a background child that never stops writing it would never go out.
@@ -205,6 +204,13 @@ impl Process {
         if closed && all_sent && listener.told_end && !listener.told_close {
             listener.told_close = true;
             connection.send(stream, v1::frame::Body::Closed(Closed {}));
+        }
+    }
+
+    /// Gives memory back that is not in use.
+    pub(crate) fn trim(&mut self) {
+        for channel in &mut self.channels {
+            channel.kept.trim();
         }
     }
 

@@ -4,9 +4,10 @@
 //! the limit is an error as soon as its four bytes are there. After an error the stream has lost its place, so a
 //! [`Decoder`] that failed keeps failing.
 
-use crate::MAX_FRAME;
-use crate::v1::Frame;
+use crate::v1::{Channel, Frame, Output};
+use crate::{MAX_CHUNK, MAX_FRAME};
 use prost::Message;
+use prost::encoding::{WireType, encode_key, encode_varint};
 
 const PREFIX: usize = size_of::<u32>();
 
@@ -33,6 +34,49 @@ pub fn encode(frame: &Frame, out: &mut Vec<u8>) -> Result<(), Error> {
     frame.encode_raw(out);
     Ok(())
 }
+
+/// Appends an `Output` frame as [`encode`] would, from borrowed data in two parts: what a ring of bytes has to offer.
+pub fn encode_output(
+    stream: u64,
+    channel: Channel,
+    offset: u64,
+    parts: [&[u8]; 2],
+    out: &mut Vec<u8>,
+) -> Result<(), Error> {
+    let size = parts[0].len() + parts[1].len();
+    if size > MAX_CHUNK {
+        return Err(Error::TooLarge { size });
+    }
+    // Everything but the data is encoded as usual; the data is the last field of the last message, so that it can
+    // follow, and the two lengths around it are written here.
+    let output = Output { channel: channel.into(), offset, data: Vec::new() };
+    let mut data_header = Vec::with_capacity(HEADER);
+    if size > 0 {
+        encode_key(OUTPUT_DATA, WireType::LengthDelimited, &mut data_header);
+        encode_varint(size as u64, &mut data_header);
+    }
+    let inner = output.encoded_len() + data_header.len() + size;
+    let mut header = Vec::with_capacity(HEADER);
+    Frame { stream, body: None }.encode_raw(&mut header);
+    encode_key(FRAME_OUTPUT, WireType::LengthDelimited, &mut header);
+    encode_varint(inner as u64, &mut header);
+    output.encode_raw(&mut header);
+    header.extend_from_slice(&data_header);
+    let total = u32::try_from(header.len() + size).expect("a chunk fits u32");
+    out.reserve(PREFIX + total as usize);
+    out.extend_from_slice(&total.to_le_bytes());
+    out.extend_from_slice(&header);
+    out.extend_from_slice(parts[0]);
+    out.extend_from_slice(parts[1]);
+    Ok(())
+}
+
+/// `Frame.body.output` and `Output.data` in the schema.
+const FRAME_OUTPUT: u32 = 13;
+const OUTPUT_DATA: u32 = 3;
+
+/// More than the longest header: seven varints of at most ten bytes.
+const HEADER: usize = 80;
 
 /// Takes bytes in pieces of any size and gives back whole frames.
 #[derive(Debug, Default)]
@@ -163,6 +207,24 @@ mod tests {
         let mut out = vec![1, 2, 3];
         assert!(matches!(encode(&data(MAX_FRAME), &mut out), Err(Error::TooLarge { .. })));
         assert_eq!(out, [1, 2, 3]);
+    }
+
+    #[test]
+    fn borrowed_output_is_encoded_like_owned() {
+        for (stream, channel, offset, parts) in [
+            (1, Channel::Stdout, 0, [&b"hello "[..], b"world"]),
+            (u64::MAX, Channel::Stderr, u64::MAX, [b"", b"x"]),
+            (0, Channel::Stdout, 0, [b"", b""]),
+            (300, Channel::Stderr, 1 << 40, [&[7; MAX_CHUNK - 1], b"8"]),
+        ] {
+            let output = Output { channel: channel.into(), offset, data: parts.concat() };
+            let (mut expected, mut found) = (Vec::new(), Vec::new());
+            encode(&frame(stream, Body::Output(output)), &mut expected).expect("small");
+            encode_output(stream, channel, offset, parts, &mut found).expect("small");
+            assert_eq!(found, expected);
+        }
+        let parts = [&[0; MAX_CHUNK][..], b"x"];
+        assert!(encode_output(1, Channel::Stdout, 0, parts, &mut Vec::new()).is_err());
     }
 
     #[test]

@@ -15,7 +15,7 @@ pub mod v1 {
     pub use crate::generated::*;
 }
 
-pub use codec::{Decoder, Error, encode};
+pub use codec::{Decoder, Error, encode, encode_output};
 pub use version::{OLDEST_VERSION, VERSION, negotiate};
 
 /// The largest encoded `Frame` that either side accepts, without its length prefix.

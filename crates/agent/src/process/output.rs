@@ -35,9 +35,6 @@ impl Kept {
     pub(crate) fn release_below(&mut self, offset: u64) {
         let count = offset.clamp(self.start(), self.end) - self.start();
         self.bytes.drain(..count as usize);
-        if self.bytes.is_empty() {
-            self.bytes = VecDeque::new();
-        }
     }
 
     /// Lets go of the oldest bytes so that no more than `limit` stay; how many went.
@@ -47,18 +44,24 @@ impl Kept {
         excess as u64
     }
 
-    /// A copy of the bytes from an offset on, at most `limit`, and the offset they really start at.
-    pub(crate) fn copy_from(&self, offset: u64, limit: usize) -> (u64, Vec<u8>) {
+    /// The bytes from an offset on, at most `limit`, in two parts; and the offset they really start at.
+    pub(crate) fn from_offset(&self, offset: u64, limit: usize) -> (u64, [&[u8]; 2]) {
         let from = offset.clamp(self.start(), self.end);
         let skip = (from - self.start()) as usize;
         let size = (self.bytes.len() - skip).min(limit);
         let (front, back) = self.bytes.as_slices();
-        let mut copy = Vec::with_capacity(size);
         let in_front = front.get(skip..).unwrap_or_default();
-        copy.extend_from_slice(&in_front[..in_front.len().min(size)]);
+        let in_front = in_front.get(..size).unwrap_or(in_front);
         let in_back = back.get(skip.saturating_sub(front.len())..).unwrap_or_default();
-        copy.extend_from_slice(&in_back[..size - copy.len()]);
-        (from, copy)
+        let in_back = in_back.get(..size - in_front.len()).unwrap_or(in_back);
+        (from, [in_front, in_back])
+    }
+
+    /// Gives memory back that is not in use.
+    pub(crate) fn trim(&mut self) {
+        if self.bytes.is_empty() {
+            self.bytes = VecDeque::new();
+        }
     }
 }
 
@@ -66,20 +69,25 @@ impl Kept {
 mod tests {
     use super::*;
 
+    fn copy(kept: &Kept, offset: u64, limit: usize) -> (u64, Vec<u8>) {
+        let (from, parts) = kept.from_offset(offset, limit);
+        (from, parts.concat())
+    }
+
     #[test]
     fn keeps_offsets_while_it_shrinks() {
         let mut kept = Kept::default();
         kept.push(b"hello ");
         kept.push(b"world");
         assert_eq!((kept.start(), kept.end()), (0, 11));
-        assert_eq!(kept.copy_from(6, 3), (6, b"wor".to_vec()));
+        assert_eq!(copy(&kept, 6, 3), (6, b"wor".to_vec()));
         kept.release_below(4);
-        assert_eq!(kept.copy_from(0, 99), (4, b"o world".to_vec()));
+        assert_eq!(copy(&kept, 0, 99), (4, b"o world".to_vec()));
         assert_eq!(kept.release_above(3), 4);
         assert_eq!((kept.start(), kept.end(), kept.len()), (8, 11, 3));
         kept.release_below(u64::MAX);
         assert_eq!((kept.start(), kept.end()), (11, 11));
-        assert_eq!(kept.copy_from(3, 99), (11, vec![]));
+        assert_eq!(copy(&kept, 3, 99), (11, vec![]));
     }
 
     #[test]
@@ -93,7 +101,7 @@ mod tests {
             kept.release_above(100);
             for offset in kept.start()..=kept.end() {
                 for limit in [0, 1, 50, 100] {
-                    let (from, copy) = kept.copy_from(offset, limit);
+                    let (from, copy) = copy(&kept, offset, limit);
                     assert_eq!(from, offset);
                     let expected = &all[offset as usize..][..copy.len()];
                     assert_eq!(copy, expected);

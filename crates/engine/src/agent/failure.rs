@@ -164,21 +164,18 @@ impl From<AgentError> for Error {
 struct Cause(String);
 
 fn cause(failure: &v1::Failure) -> Cause {
-    let mut text = if failure.message.is_empty() {
-        failure.code.clone()
-    } else {
-        belljar_policy::shown(&failure.message)
+    let errno = errno(failure).map(|errno| std::io::Error::from(errno).to_string());
+    let message = Some(&failure.message).filter(|message| !message.is_empty());
+    // The code is for machines; people see it only where there is nothing else.
+    let text = match (message, errno) {
+        (Some(message), Some(errno)) if !message.contains(&errno) => format!("{message}: {errno}"),
+        (Some(message), _) => message.clone(),
+        (None, Some(errno)) => errno,
+        (None, None) => failure.code.clone(),
     };
-    if let Some(errno) = errno(failure) {
-        let errno = std::io::Error::from(errno).to_string();
-        if !text.contains(&errno) {
-            text = format!("{text}: {errno}");
-        }
-    }
-    if !failure.stage.is_empty() {
-        text = format!("{}: {text}", belljar_policy::shown(&failure.stage));
-    }
-    Cause(text)
+    let stage = Some(&failure.stage).filter(|stage| !stage.is_empty());
+    let text = stage.map_or_else(|| text.clone(), |stage| format!("{stage}: {text}"));
+    Cause(belljar_policy::shown(&text))
 }
 
 fn errno(failure: &v1::Failure) -> Option<Errno> {
