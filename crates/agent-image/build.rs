@@ -11,11 +11,13 @@ use std::process::Command;
 const PROFILE: &str = "agent";
 
 /// What the agent is made from.
-const SOURCES: [&str; 7] = [
+const SOURCES: [&str; 9] = [
     "crates/agent/src",
     "crates/agent/Cargo.toml",
     "crates/agent/build.rs",
+    "crates/protocol/Cargo.toml",
     "crates/protocol/src",
+    "crates/sys/Cargo.toml",
     "crates/sys/src",
     "Cargo.lock",
     "Cargo.toml",
@@ -53,46 +55,39 @@ fn build(root: &Path, target: &str) -> PathBuf {
 
 /// Takes away what the outer cargo told this script about its own build.
 fn forget_outer_build(cargo: &mut Command) {
-    /// What describes the machine and the user's configuration stays.
-    const KEPT: [&str; 8] = [
-        "CARGO",
+    for (name, _) in env::vars_os() {
+        if name.to_str().is_some_and(concerns_outer_build) {
+            cargo.env_remove(name);
+        }
+    }
+}
+
+fn concerns_outer_build(name: &str) -> bool {
+    /// What describes the machine and the user's own configuration.
+    const KEPT: [&str; 7] = [
         "CARGO_HOME",
-        "CARGO_NET_OFFLINE",
+        "CARGO_NET_",
         "CARGO_HTTP_",
         "CARGO_REGISTR",
         "CARGO_SOURCE_",
         "CARGO_TERM_",
         "CARGO_BUILD_JOBS",
     ];
-    for (name, _) in env::vars_os() {
-        let Some(name) = name.to_str() else { continue };
-        let from_cargo = name.starts_with("CARGO")
-            && !KEPT.iter().any(|kept| match kept.strip_suffix('_') {
-                Some(_) => name.starts_with(kept),
-                None => name == *kept || (*kept == "CARGO_REGISTR" && name.starts_with(kept)),
-            });
-        let from_rustc = matches!(
-            name,
-            "RUSTFLAGS"
-                | "RUSTDOCFLAGS"
-                | "RUSTC"
-                | "RUSTC_WRAPPER"
-                | "RUSTC_WORKSPACE_WRAPPER"
-                | "RUSTC_LINKER"
-                | "TARGET"
-                | "HOST"
-                | "PROFILE"
-                | "OPT_LEVEL"
-                | "DEBUG"
-                | "NUM_JOBS"
-                | "OUT_DIR"
-                | "MAKEFLAGS"
-                | "CLIPPY_ARGS"
-        );
-        if from_cargo || from_rustc {
-            cargo.env_remove(name);
-        }
-    }
+    const SET_FOR_SCRIPTS: [&str; 10] = [
+        "CLIPPY_ARGS",
+        "DEBUG",
+        "HOST",
+        "MAKEFLAGS",
+        "NUM_JOBS",
+        "OPT_LEVEL",
+        "OUT_DIR",
+        "PROFILE",
+        "RUSTFLAGS",
+        "TARGET",
+    ];
+    let from_cargo = name.starts_with("CARGO") && !KEPT.iter().any(|kept| name.starts_with(kept));
+    let from_rustc = name.starts_with("RUSTC") || name == "RUSTDOCFLAGS";
+    from_cargo || from_rustc || SET_FOR_SCRIPTS.contains(&name)
 }
 
 /// Makes sure that the standard library for the target is there, by rustup if need be.

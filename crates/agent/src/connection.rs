@@ -5,7 +5,7 @@
 //! the bound by little.
 
 use belljar_protocol::v1::{Channel, Frame, frame::Body};
-use belljar_protocol::{Decoder, encode, encode_output};
+use belljar_protocol::{Decoder, Error, encode, encode_output};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
@@ -76,7 +76,11 @@ impl Connection {
         match self.decoder.next() {
             Ok(frame) => frame,
             Err(error) => {
-                self.send(0, Problem::new("malformed-frame", error.to_string()));
+                let message = match error {
+                    Error::TooLarge { .. } => "the frame is above the size limit",
+                    _ => "the frame is not a valid message",
+                };
+                self.send(0, Problem::new("malformed-frame", message));
                 self.close();
                 None
             }

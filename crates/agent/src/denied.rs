@@ -1,9 +1,12 @@
 //! The stand-in for a program that the sandbox may not have: reports the attempt and fails as shells do.
 
-use std::io::Write;
-use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::time::Duration;
+
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{
+    AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, send, socket_with,
+};
 
 use crate::service::{REPORT, SOCKET_PATH};
 
@@ -25,9 +28,12 @@ pub(crate) fn report(name: &[u8]) -> ExitCode {
     ExitCode::from(NOT_EXECUTABLE)
 }
 
-fn tell_agent(name: &[u8]) -> std::io::Result<()> {
-    let mut socket = UnixStream::connect(SOCKET_PATH)?;
-    socket.set_write_timeout(Some(PATIENCE))?;
+fn tell_agent(name: &[u8]) -> rustix::io::Result<()> {
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    set_socket_timeout(&socket, Timeout::Send, Some(PATIENCE))?;
+    connect(&socket, &SocketAddrUnix::new(SOCKET_PATH)?)?;
     let name: Vec<u8> = name.iter().copied().filter(|byte| *byte != b'\n').collect();
-    socket.write_all(&[REPORT, &name, b"\n"].concat())
+    // One short line: it goes in one piece or not at all.
+    send(&socket, &[REPORT, &name, b"\n"].concat(), SendFlags::NOSIGNAL)?;
+    Ok(())
 }

@@ -1,6 +1,5 @@
 //! Failures as the host gets them: a stable code, the stage, the error number, the path.
 
-use std::fmt;
 use std::io;
 
 use belljar_protocol::v1::{Failure, frame::Body};
@@ -13,14 +12,14 @@ pub(crate) struct Problem {
     stage: &'static str,
     errno: i32,
     path: Vec<u8>,
-    message: String,
+    message: &'static str,
 }
 
 pub(crate) type Result<T = (), E = Problem> = std::result::Result<T, E>;
 
 impl Problem {
-    pub(crate) fn new(code: &'static str, message: impl Into<String>) -> Self {
-        Self { code, stage: "", errno: 0, path: Vec::new(), message: message.into() }
+    pub(crate) fn new(code: &'static str, message: &'static str) -> Self {
+        Self { code, stage: "", errno: 0, path: Vec::new(), message }
     }
 
     /// A system call on a file failed; the code follows from the error number.
@@ -59,14 +58,8 @@ impl From<Problem> for Body {
             stage: problem.stage.to_owned(),
             errno: problem.errno,
             path: problem.path,
-            message: problem.message,
+            message: problem.message.to_owned(),
         })
-    }
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} {}", self.code, self.stage, self.errno)
     }
 }
 
@@ -93,7 +86,7 @@ fn file_code(errno: Errno) -> &'static str {
 }
 
 /// Shorthand for requests that ask for something impossible.
-pub(crate) fn invalid(message: impl Into<String>) -> Problem {
+pub(crate) fn invalid(message: &'static str) -> Problem {
     Problem::new("invalid-argument", message)
 }
 

@@ -251,7 +251,7 @@ impl Worker {
         self.sent - self.acknowledged < window
     }
 
-    fn fail(&self, connection: &mut Connection, message: &str) -> Outcome {
+    fn fail(&self, connection: &mut Connection, message: &'static str) -> Outcome {
         connection.send(self.stream, Problem::new("worker-failed", message).at("worker"));
         Outcome::Finished
     }

@@ -48,6 +48,8 @@ pub(crate) struct Process {
     timeout: Option<(Instant, u32)>,
     /// When the tree is killed after it was asked to leave.
     kill_at: Option<Instant>,
+    /// When it is no longer waited for after it was killed.
+    give_up_at: Option<Instant>,
     timed_out: bool,
     cancelled: bool,
     pub(crate) memory_exceeded: bool,
@@ -191,7 +193,7 @@ impl Process {
                     all_sent = false;
                     break;
                 }
-                let (offset, parts) = channel.kept.from_offset(*sent, MAX_CHUNK);
+                let (offset, parts) = channel.kept.since(*sent, MAX_CHUNK);
                 *sent = offset + (parts[0].len() + parts[1].len()) as u64;
                 connection.send_output(stream, CHANNELS[index], offset, parts);
             }
@@ -232,7 +234,7 @@ impl Process {
             _ => None,
         };
         let timeout = self.timeout.map(|(at, _)| at);
-        [timeout, self.kill_at, supervisor].into_iter().flatten().min()
+        [timeout, self.kill_at, self.give_up_at, supervisor].into_iter().flatten().min()
     }
 
     /// The terminal's master side, if there is one.

@@ -51,7 +51,7 @@ pub(crate) fn retain_below(all: &mut Vec<Entry>, tops: &[i32]) {
 pub(crate) fn proportional_bytes(pid: i32) -> Option<u64> {
     let text = read(&proc_directory()?, &format!("{pid}/smaps_rollup"))?;
     let line = text.lines().find_map(|line| line.strip_prefix("Pss:"))?;
-    let kibibytes: u64 = line.split_whitespace().next()?.parse().ok()?;
+    let kibibytes: u64 = line.split_ascii_whitespace().next()?.parse().ok()?;
     Some(kibibytes * 1024)
 }
 
@@ -97,7 +97,7 @@ pub(crate) fn read_small(file: impl AsFd) -> String {
 fn parse_stat(stat: &str) -> Option<Entry> {
     let pid = stat.split(' ').next()?.parse().ok()?;
     // The name may contain anything, so count from its last closing parenthesis.
-    let fields: Vec<&str> = stat.get(stat.rfind(')')? + 2..)?.split_whitespace().collect();
+    let fields: Vec<&str> = stat.get(stat.rfind(')')? + 2..)?.split_ascii_whitespace().collect();
     let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
     let ticks = |index: usize| Some(number(index)? * (1_000_000 / TICKS_PER_SECOND));
     Some(Entry {

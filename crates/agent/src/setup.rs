@@ -99,7 +99,12 @@ impl Setup {
         };
         let tree_kill = configure.tree_kill();
         let setup = Self {
-            confinement: Confinement { limits, landlock, filters },
+            confinement: Confinement {
+                limits,
+                landlock,
+                filters,
+                bounding: configure.root_capabilities,
+            },
             user: configure.user.unwrap_or_default(),
             environment: configure.environment,
             working_directory: configure.working_directory,

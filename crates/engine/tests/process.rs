@@ -1,12 +1,16 @@
 //! Processes: output, input, ends, limits, coming back.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail the test")]
+
 mod support;
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use belljar_codes::Code;
-use belljar_engine::{Channel, Offsets, ProcessEvent, ProcessStatus, Reason, Stdin};
+use belljar_engine::{
+    Channel, Offsets, ProcessEvent, ProcessId, ProcessStatus, Reason, SandboxId, Stdin,
+};
 use support::{Setup, exec};
 
 #[tokio::test]
@@ -249,6 +253,68 @@ async fn another_attendant_goes_on_where_the_log_ends() {
     process.wait().await.unwrap();
     let error = second.attach(&process_id).await.unwrap_err();
     assert_eq!(error.code(), Code::ProcessNotFound);
+}
+
+/// Starts a command with an engine that is gone when this returns, as if its process had been killed.
+fn start_and_die(setup: &Setup, id: &SandboxId, words: &'static [&'static str]) -> ProcessId {
+    let (state, backend, id) = (setup.state(), setup.backend.clone(), id.clone());
+    let doomed = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let engine = support::open(&state, &backend).await;
+            let mut request = exec(words);
+            request.stdin = Stdin::Piped;
+            let mut process = engine.exec(&id, request).await.unwrap();
+            process.write_stdin(b"first ").await.unwrap();
+            process.next().await;
+            if words[0] == "cat" {
+                process.next().await;
+            }
+            process.id().clone()
+        })
+    });
+    doomed.join().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_outlives_its_engine() {
+    let setup = Setup::new().await;
+    let id = setup.create().await;
+    let process_id = start_and_die(&setup, &id, &["cat"]);
+    let process = setup.engine.attach(&process_id).await.unwrap();
+    process.write_stdin(b"second").await.unwrap();
+    process.close_stdin().await.unwrap();
+    let completed = process.wait().await.unwrap();
+    assert!(completed.exit.success());
+    assert_eq!(completed.stdout.data, b"second");
+    let mut log = setup.engine.log(&process_id, Offsets::default()).await.unwrap();
+    let mut logged = Vec::new();
+    while let Some(record) = log.next_record().unwrap() {
+        logged.extend_from_slice(&record.data);
+    }
+    assert_eq!(logged, b"first second");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_end_that_nobody_saw_is_recorded_later() {
+    let setup = Setup::new().await;
+    let id = setup.create().await;
+    let process_id = start_and_die(&setup, &id, &["hang"]);
+    setup.engine.list().await.unwrap();
+    let info = setup.engine.process(&process_id).await.unwrap();
+    assert_eq!(info.finished_at, None, "one that runs is left alone");
+    setup.backend.agent(&id).kill_processes();
+    let recorded = async {
+        loop {
+            setup.engine.list().await.unwrap();
+            let info = setup.engine.process(&process_id).await.unwrap();
+            if let Some(exit) = info.exit {
+                return exit;
+            }
+        }
+    };
+    let exit = tokio::time::timeout(Duration::from_secs(30), recorded).await.unwrap();
+    assert_eq!(exit.reason, Reason::Signalled);
 }
 
 #[tokio::test]

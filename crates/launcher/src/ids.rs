@@ -40,12 +40,16 @@ pub(crate) fn take(directory: BorrowedFd<'_>, owner: &str) -> io::Result<u32> {
     Err(Errno::USERS.into())
 }
 
-/// Writes down that a range belongs to somebody else now.
-pub(crate) fn pass_on(directory: BorrowedFd<'_>, range: u32, owner: &str) -> io::Result<()> {
-    let scratch = format!("new-{range}");
-    let _ = unlinkat(directory, &scratch, AtFlags::empty());
-    symlinkat(owner, directory, &scratch)?;
-    Ok(renameat(directory, &scratch, directory, range.to_string())?)
+/// Writes down that a range belongs to a sandbox now. The new link is made in the sandbox's own directory, with which
+/// it goes should we die before it is in its place.
+pub(crate) fn pass_on(
+    directory: BorrowedFd<'_>,
+    range: u32,
+    owner: &str,
+    sandbox: BorrowedFd<'_>,
+) -> io::Result<()> {
+    symlinkat(owner, sandbox, "range-link")?;
+    Ok(renameat(sandbox, "range-link", directory, range.to_string())?)
 }
 
 pub(crate) fn give_back(directory: BorrowedFd<'_>, range: u32) {

@@ -39,7 +39,8 @@ impl Launcher {
             .stage("sandbox-directory")?;
         if let Some((range, _)) = &cell.range {
             place::write(&directory, "range", &range.to_string()).stage("id-range")?;
-            ids::pass_on(self.place.ids.as_fd(), *range, &start.id).stage("id-range")?;
+            ids::pass_on(self.place.ids.as_fd(), *range, &start.id, directory.as_fd())
+                .stage("id-range")?;
         }
         let range = cell.range;
         point("helper.range");

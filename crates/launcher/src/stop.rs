@@ -21,8 +21,8 @@ pub(crate) struct Stopping {
     pub(crate) deadline: Instant,
 }
 
-/// How long a killed sandbox may take to end. Orderly ends take milliseconds.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a killed sandbox may take to end. Orderly ends take milliseconds; one that is set aside loses nothing.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// How often removal of a cgroup is tried again while the kernel still takes its last tasks apart.
 const REMOVE_ATTEMPTS: usize = 50;

@@ -37,7 +37,7 @@ impl Agent {
         // The exit may be seen before the word about the start.
         process.read_status();
         process.status = None;
-        if process.not_started.is_none() {
+        if process.not_started.is_none() && process.is_running() {
             // What it wrote comes before the word about its end, as far as there is room.
             for index in 0..process.channels.len() {
                 process.read(index, window, &mut self.scratch);
@@ -106,7 +106,7 @@ impl Agent {
     pub(crate) fn meet_deadlines(&mut self) {
         let now = self.now;
         let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
-        for process in self.processes.values_mut() {
+        for (key, process) in self.processes.iter_mut() {
             if !is_due(process.deadline()) {
                 continue;
             }
@@ -125,6 +125,11 @@ impl Agent {
                 && is_due(supervisor.deadline())
             {
                 supervisor.lose_patience();
+            }
+            if is_due(process.give_up_at) {
+                process.give_up();
+                self.lease.touch(now);
+                self.dirty.push(key);
             }
         }
     }
@@ -162,7 +167,24 @@ impl Process {
         }
     }
 
+    /// Whoever waits in the kernel for something that never answers cannot be killed until it does. The host is told
+    /// that it has ended; nothing of it will ever run again.
+    fn give_up(&mut self) {
+        self.give_up_at = None;
+        self.status = None;
+        if self.is_running() && self.not_started.is_none() {
+            self.end(Ended::Signal(Signal::KILL.as_raw()), Usage::default());
+        }
+        self.input.close();
+        for channel in &mut self.channels {
+            channel.source = None;
+        }
+    }
+
     pub(super) fn kill_tree(&mut self, now: Instant) {
+        if self.tree.is_some() && !self.is_closed() {
+            self.give_up_at.get_or_insert(now + UNKILLABLE);
+        }
         if let Some(tree) = &mut self.tree
             && tree.kill(now).is_err()
         {
@@ -195,6 +217,9 @@ impl Process {
         });
     }
 }
+
+/// How long after a KILL a process can still take to end: tearing down a large one takes a while.
+const UNKILLABLE: Duration = Duration::from_secs(5);
 
 /// Kills every child that came to us because its supervisor was killed, and everything below it; whether there was any.
 fn sweep(agent: &Agent) -> bool {

@@ -45,7 +45,7 @@ impl Kept {
     }
 
     /// The bytes from an offset on, at most `limit`, in two parts; and the offset they really start at.
-    pub(crate) fn from_offset(&self, offset: u64, limit: usize) -> (u64, [&[u8]; 2]) {
+    pub(crate) fn since(&self, offset: u64, limit: usize) -> (u64, [&[u8]; 2]) {
         let from = offset.clamp(self.start(), self.end);
         let skip = (from - self.start()) as usize;
         let size = (self.bytes.len() - skip).min(limit);
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     fn copy(kept: &Kept, offset: u64, limit: usize) -> (u64, Vec<u8>) {
-        let (from, parts) = kept.from_offset(offset, limit);
+        let (from, parts) = kept.since(offset, limit);
         (from, parts.concat())
     }
 

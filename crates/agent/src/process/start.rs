@@ -83,6 +83,7 @@ impl Agent {
                 .flatten()
                 .map(|at| (at, start.grace_ms)),
             kill_at: None,
+            give_up_at: None,
             timed_out: false,
             cancelled: false,
             memory_exceeded: false,

@@ -1,7 +1,10 @@
 //! Hello, versions, and everything that is not a proper frame.
 
 use belljar_protocol::MAX_FRAME;
-use belljar_protocol::v1::{Configured, Hello, Ping, Pong, Start, Stat, Welcome, frame::Body};
+use belljar_protocol::v1::{
+    Acknowledge, Cancel, Configured, Data, Hello, Input, Kill, Lease, List, Ping, Pong, ReadFile,
+    Resize, Start, Stat, Terminal, Watch, Welcome, frame::Body,
+};
 
 use crate::host::{Agent, argv, configuration};
 
@@ -115,4 +118,71 @@ fn streams_have_numbers_of_their_own() {
     host.send(stream, Body::Start(Start { process: "other".into(), ..argv(&["true"]) }));
     let Body::Failure(failure) = host.receive_on(stream) else { panic!("not refused") };
     assert_eq!(failure.code, "stream-in-use");
+}
+
+#[test]
+fn extreme_numbers_are_only_numbers() {
+    let (_agent, mut host) = Agent::configured();
+    let start = Start {
+        timeout_ms: u64::MAX,
+        grace_ms: u32::MAX,
+        terminal: Some(Terminal { rows: u32::MAX, columns: u32::MAX }),
+        ..argv(&["sleep", "1000"])
+    };
+    let (stream, _) = host.start(&start);
+    let process = start.process.clone();
+    host.send(stream, Body::Acknowledge(Acknowledge { channel: i32::MIN, offset: u64::MAX }));
+    host.send(stream, Body::Input(Input { data: vec![], close: true }));
+    // Streams that nobody has opened.
+    host.send(u64::MAX, Body::Acknowledge(Acknowledge { channel: 7, offset: 1 }));
+    host.send(u64::MAX, Body::Input(Input { data: vec![1], close: true }));
+    host.send(u64::MAX, Body::Data(Data { data: vec![1], end: false }));
+    let path = b"/proc/self/status".to_vec();
+    for (body, code) in [
+        (
+            Body::Kill(Kill { process: process.clone(), signal: i32::MIN, scope: 99 }),
+            "invalid-argument",
+        ),
+        (Body::Start(Start { process: "x".repeat(9999), ..argv(&["true"]) }), "invalid-argument"),
+        (Body::Start(Start { process: "x".into(), ..Start::default() }), "invalid-argument"),
+        (
+            Body::Cancel(Cancel { process: "nobody".into(), grace_ms: u32::MAX }),
+            "process-not-found",
+        ),
+        (
+            Body::ReadFile(ReadFile {
+                path: path.clone(),
+                offset: u64::MAX,
+                length: u64::MAX,
+                root: 9,
+            }),
+            "invalid-argument",
+        ),
+        (Body::Stat(Stat { path: b"a\0b".to_vec(), follow: true, root: -1 }), "invalid-argument"),
+        (Body::Stat(Stat { path: vec![b'/'; 5000], follow: true, root: 0 }), "name-too-long"),
+        (Body::Watch(Watch { path: vec![], recursive: true }), "not-found"),
+        (
+            Body::List(List { path: path.clone(), depth: u32::MAX, ..List::default() }),
+            "not-a-directory",
+        ),
+    ] {
+        let failure = host.ask_failing(body.clone());
+        assert_eq!(failure.code, code, "{body:?}");
+    }
+    let list = List {
+        path: b"/dev".to_vec(),
+        depth: u32::MAX,
+        limit: u32::MAX,
+        after: vec![0xff; 3000],
+        root: i32::MAX,
+    };
+    assert!(matches!(host.ask(Body::List(list)), Body::Entries(_)));
+    let resize = Resize { process: process.clone(), rows: u32::MAX, columns: 0 };
+    assert!(matches!(host.ask(Body::Resize(resize)), Body::Done(_)));
+    let lease = Lease { idle_ms: u64::MAX, hard_ms: u64::MAX };
+    assert!(matches!(host.ask(Body::Lease(lease)), Body::Done(_)));
+    let cancel = Cancel { process: process.clone(), grace_ms: u32::MAX };
+    let answer = host.request(Body::Cancel(cancel));
+    assert!(matches!(host.receive_on(answer), Body::Done(_)));
+    assert!(matches!(host.receive_on(stream), Body::Exited(exited) if exited.cancelled));
 }

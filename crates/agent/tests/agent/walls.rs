@@ -149,8 +149,10 @@ fn root_keeps_only_what_was_named() {
         assert!(line.ends_with("\t0000000000000001"), "{line}");
     }
     // The twin: another user does not.
-    let run = host.run(&shell("grep CapEff /proc/self/status"));
-    assert!(run.out().ends_with("\t0000000000000000\n"));
+    let run = host.run(&shell("grep -E '^Cap(Prm|Eff|Bnd)' /proc/self/status"));
+    for line in run.out().lines() {
+        assert!(line.ends_with("\t0000000000000000"), "{line}");
+    }
 }
 
 #[test]
@@ -178,6 +180,62 @@ fn each_process_has_a_cgroup_that_dies_with_it() {
     let kill = Kill { process: start.process, signal: 9, scope: Scope::Tree.into() };
     assert!(matches!(host.ask(Body::Kill(kill)), Body::Done(_)));
     eventually("the daemon is gone", || cgroup.members() == 0);
+}
+
+/// A group of processes that cannot be killed as long as it exists: what the old freezer does to its members.
+struct Frozen(PathBuf);
+
+impl Frozen {
+    fn new(pids: &[String]) -> Option<Self> {
+        let mounts = std::fs::read_to_string("/proc/self/mounts").ok()?;
+        let is_freezer = |line: &&str| {
+            let mut fields = line.split(' ').skip(2);
+            fields.next() == Some("cgroup")
+                && fields.next().is_some_and(|options| options.split(',').any(|o| o == "freezer"))
+        };
+        let mount = mounts.lines().find(is_freezer)?.split(' ').nth(1)?;
+        let path = PathBuf::from(mount).join(format!("belljar-test-{}", std::process::id()));
+        std::fs::create_dir(&path).ok()?;
+        let frozen = Self(path);
+        for pid in pids {
+            std::fs::write(frozen.0.join("cgroup.procs"), pid).unwrap();
+        }
+        let state = frozen.0.join("freezer.state");
+        std::fs::write(&state, "FROZEN").unwrap();
+        eventually("it is frozen", || std::fs::read_to_string(&state).unwrap() == "FROZEN\n");
+        Some(frozen)
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        std::fs::write(self.0.join("freezer.state"), "THAWED").unwrap();
+        eventually("it is empty", || std::fs::remove_dir(&self.0).is_ok());
+    }
+}
+
+#[test]
+fn a_process_that_cannot_be_killed_is_not_waited_for() {
+    let Some((cgroup, _agent, mut host)) = pid_one(sealed()) else { return };
+    let start = shell("echo up; exec sleep 1000");
+    let (stream, _) = host.start(&start);
+    host.read_until(stream, "up\n");
+    let [own] = cgroup.children().try_into().unwrap();
+    let members = std::fs::read_to_string(own.join("cgroup.procs")).unwrap();
+    let members: Vec<String> = members.lines().map(String::from).collect();
+    let Some(frozen) = Frozen::new(&members) else {
+        return eprintln!("skipped: needs the freezer of cgroup v1");
+    };
+    let kill = Kill { process: start.process, signal: 9, scope: Scope::Tree.into() };
+    assert!(matches!(host.ask(Body::Kill(kill)), Body::Done(_)));
+    let Body::Exited(exited) = host.receive_on(stream) else { panic!("not the end") };
+    assert_eq!(exited.status, Some(belljar_protocol::v1::exited::Status::Signal(9)));
+    assert!(matches!(host.receive_on(stream), Body::Closed(_)));
+    assert_eq!(cgroup.members(), 1);
+    // Others go on, and it ends as soon as it can.
+    assert_eq!(host.run(&argv(&["true"])).code(), 0);
+    drop(frozen);
+    eventually("it is gone", || cgroup.members() == 0);
 }
 
 #[test]

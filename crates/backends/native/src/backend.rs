@@ -324,13 +324,13 @@ impl Backend for Native {
     }
 
     async fn recover(&self) -> Result<()> {
-        let markers = std::fs::read_dir(self.options.state_dir.join("launchers"));
-        let killed = markers.is_ok_and(|markers| {
-            markers
-                .flatten()
-                .any(|marker| !std::path::Path::new("/proc").join(marker.file_name()).exists())
-        });
-        if killed {
+        let entries = |name: &str| {
+            std::fs::read_dir(self.options.state_dir.join(name)).into_iter().flatten().flatten()
+        };
+        let killed = entries("launchers")
+            .any(|marker| !std::path::Path::new("/proc").join(marker.file_name()).exists());
+        let hanging = entries("hanging").next().is_some();
+        if killed || hanging {
             self.launched().await?; // a new one begins by clearing up after its predecessors
         }
         Ok(())

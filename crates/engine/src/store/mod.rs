@@ -7,6 +7,7 @@
 //! that an interrupted process left means (see `recovery`).
 
 mod record;
+mod rows;
 mod schema;
 mod sqlite;
 

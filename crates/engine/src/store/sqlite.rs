@@ -11,9 +11,10 @@ use std::time::Duration;
 use belljar_codes::Code;
 use belljar_policy::{ProcessId, SandboxId};
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params};
+use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
 use super::record::{Details, ExitRecord, ProcessRecord, ProcessStatus, SandboxRecord, State};
+use super::rows::{parsed, process_columns, process_from, sandbox_columns, sandbox_from};
 use super::{End, Step, Store, Which, schema};
 use crate::time::now_ms;
 use crate::{Error, Result, random};
@@ -27,21 +28,6 @@ const CHECKPOINT_BYTES: u64 = 8 << 20;
 
 /// If nobody ever maintains (a crash loop), SQLite folds by itself at this many pages.
 const AUTOMATIC_CHECKPOINT_PAGES: u32 = 8192;
-
-macro_rules! sandbox_columns {
-    () => {
-        "SELECT id, name, backend, state, owner, worker, created_at, used_at, idle_ms, hard_ms, failure,
-         details
-         FROM sandboxes"
-    };
-}
-
-macro_rules! process_columns {
-    () => {
-        "SELECT id, sandbox, status, attendant, command, pid, timeout_ms, started_at, finished_at, exit
-         FROM processes"
-    };
-}
 
 pub(crate) struct SqliteStore {
     connection: Mutex<Connection>,
@@ -454,65 +440,6 @@ impl Store for SqliteStore {
             }
         }
     }
-}
-
-fn sandbox_from(row: &Row<'_>) -> rusqlite::Result<SandboxRecord> {
-    Ok(SandboxRecord {
-        id: parsed(row, 0, SandboxId::parse)?,
-        name: row.get(1)?,
-        backend: row.get(2)?,
-        state: parsed(row, 3, |text| State::parse(text).ok_or_else(|| unknown(text)))?,
-        owner: row.get(4)?,
-        worker: row.get(5)?,
-        created_at: row.get(6)?,
-        used_at: row.get(7)?,
-        idle_ms: row.get::<_, Option<i64>>(8)?.map(i64::unsigned_abs),
-        hard_ms: row.get::<_, Option<i64>>(9)?.map(i64::unsigned_abs),
-        failure: row.get(10)?,
-        details: parsed(row, 11, |text| serde_json::from_str(text))?,
-    })
-}
-
-fn process_from(row: &Row<'_>) -> rusqlite::Result<ProcessRecord> {
-    let exit: Option<String> = row.get(9)?;
-    Ok(ProcessRecord {
-        id: parsed(row, 0, ProcessId::parse)?,
-        sandbox: parsed(row, 1, SandboxId::parse)?,
-        status: parsed(row, 2, |text| ProcessStatus::parse(text).ok_or_else(|| unknown(text)))?,
-        attendant: row.get(3)?,
-        command: row.get(4)?,
-        pid: row.get(5)?,
-        timeout_ms: row.get::<_, Option<i64>>(6)?.map(i64::unsigned_abs),
-        started_at: row.get(7)?,
-        finished_at: row.get(8)?,
-        exit: exit
-            .map(|text| serde_json::from_str(&text))
-            .transpose()
-            .map_err(|error| invalid(9, error))?,
-    })
-}
-
-fn parsed<T, E>(
-    row: &Row<'_>,
-    column: usize,
-    parse: impl FnOnce(&str) -> Result<T, E>,
-) -> rusqlite::Result<T>
-where
-    E: std::error::Error + Send + Sync + 'static,
-{
-    let text: String = row.get(column)?;
-    parse(&text).map_err(|error| invalid(column, error))
-}
-
-fn invalid(
-    column: usize,
-    error: impl std::error::Error + Send + Sync + 'static,
-) -> rusqlite::Error {
-    rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Text, Box::new(error))
-}
-
-fn unknown(word: &str) -> std::io::Error {
-    std::io::Error::new(std::io::ErrorKind::InvalidData, format!("unknown word `{word}`"))
 }
 
 fn note(transaction: &Transaction<'_>, id: &SandboxId, step: Step) -> rusqlite::Result<()> {

@@ -21,8 +21,9 @@ const WINDOW: usize = 256 << 10;
 
 type Sender = mpsc::UnboundedSender<Frame>;
 
-#[derive(Default)]
 pub struct FakeAgent {
+    /// The agent lives here, whichever runtime its hosts come from and go with.
+    runtime: tokio::runtime::Handle,
     pub counters: Mutex<Counters>,
     /// The workspace layer: path to metadata and contents.
     pub layer: Mutex<BTreeMap<String, (v1::Metadata, Vec<u8>)>>,
@@ -59,7 +60,18 @@ struct ProcessState {
 
 impl FakeAgent {
     pub fn new() -> Arc<Self> {
-        Arc::new(Self::default())
+        Arc::new(Self {
+            runtime: tokio::runtime::Handle::current(),
+            counters: Mutex::default(),
+            layer: Mutex::default(),
+            files: Mutex::default(),
+            mute: AtomicBool::new(false),
+            most_unacknowledged: AtomicU64::new(0),
+            configuration: Mutex::default(),
+            processes: Mutex::default(),
+            died: Arc::default(),
+            dead: AtomicBool::new(false),
+        })
     }
 
     pub fn configuration(&self) -> v1::Configure {
@@ -75,13 +87,25 @@ impl FakeAgent {
         self.died.notify_waiters();
     }
 
+    /// Ends every process, whether or not a host listens.
+    pub fn kill_processes(&self) {
+        for process in self.processes.lock().unwrap().values() {
+            process.killed.notify_one();
+        }
+    }
+
     /// Breaks every connection, as a restart of the host would.
     pub fn disconnect(&self) {
         self.died.notify_waiters();
     }
 
     pub fn connect(self: &Arc<Self>) -> UnixStream {
-        let (ours, theirs) = UnixStream::pair().unwrap();
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        theirs.set_nonblocking(true).unwrap();
+        let theirs = UnixStream::from_std(theirs).unwrap();
+        let _inside = self.runtime.enter();
+        let ours = UnixStream::from_std(ours).unwrap();
         let (sender, mut outgoing) = mpsc::unbounded_channel::<Frame>();
         let (mut read, mut write) = ours.into_split();
         let agent = Arc::clone(self);

@@ -36,7 +36,7 @@ fn prepare(launch: &Launch<'_>) -> Result<()> {
         step(Stage::Terminal, libc::SYS_ioctl, [0, libc::TIOCSCTTY as usize, 0, 0, 0])?;
     }
     limit(launch.confinement)?;
-    become_user(launch.credentials, launch.capabilities)?;
+    become_user(launch.confinement, launch.credentials, launch.capabilities)?;
     // As the user, who must be allowed to enter it; `/proc/N/fd/M` and its kin would lead out of what paths can say.
     let directory = open_directory(launch.working_directory.as_ptr() as usize)?;
     step(Stage::WorkingDirectory, libc::SYS_fchdir, [directory as usize, 0, 0, 0, 0])?;
@@ -83,7 +83,20 @@ pub(super) fn limit_one(Limit { resource, soft, hard }: Limit) -> Result<()> {
     step(Stage::Limits, libc::SYS_prlimit64, [0, resource as usize, pointer, 0, 0])
 }
 
-pub(super) fn become_user(credentials: Option<&Credentials>, capabilities: u64) -> Result<()> {
+pub(super) fn become_user(
+    confinement: &Confinement,
+    credentials: Option<&Credentials>,
+    capabilities: u64,
+) -> Result<()> {
+    // First, because it takes a privilege. Without that privilege nothing could be gained from the set either: the
+    // permitted set is emptied below and no-new-privileges is set.
+    let mut unwanted = confinement.bounding & !capabilities;
+    while unwanted != 0 {
+        let capability = unwanted.trailing_zeros() as usize;
+        unwanted &= unwanted - 1;
+        let drop = libc::PR_CAPBSET_DROP as usize;
+        let _ = call(libc::SYS_prctl, [drop, capability, 0, 0, 0]);
+    }
     if let Some(Credentials { uid, gid, groups }) = credentials {
         let (uid, gid) = (*uid as usize, *gid as usize);
         let list = [groups.len(), groups.as_ptr() as usize, 0, 0, 0];
@@ -92,7 +105,7 @@ pub(super) fn become_user(credentials: Option<&Credentials>, capabilities: u64) 
         step(Stage::User, libc::SYS_setresuid, [uid, uid, uid, 0, 0])?;
     }
     // Changing from one ordinary user to another keeps capabilities, so they are taken away by name; the ambient set
-    // follows because it never exceeds these. What the bounding set has is for the parent to say.
+    // follows because it never exceeds these.
     let mut header = uapi::CapabilityHeader::default();
     let mut current = [uapi::CapabilityData::default(); 2];
     let header = &raw mut header as usize;

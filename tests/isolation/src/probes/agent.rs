@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
 use super::argument;
@@ -145,10 +146,14 @@ fn open_files(report: &mut Report) {
     report.attempt("readlink(/proc/1/fd/*)", any_link("/proc/1/fd"));
     report.attempt("readlink(/proc/1/map_files/*)", any_link("/proc/1/map_files"));
     report.attempt("open(/proc/1/mem, write)", OpenOptions::new().write(true).open("/proc/1/mem"));
-    // A raised score would make the kernel choose the agent when memory is short.
-    let score =
-        fs::read("/proc/1/oom_score_adj").and_then(|now| fs::write("/proc/1/oom_score_adj", now));
-    report.attempt("write(/proc/1/oom_score_adj)", score);
+    // A raised score would make the kernel choose the agent when memory is short. Root inside owns this file and may
+    // offer its own sandbox to the memory killer first; nobody else may.
+    let root = fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
+    if !root {
+        let score = fs::read("/proc/1/oom_score_adj")
+            .and_then(|now| fs::write("/proc/1/oom_score_adj", now));
+        report.attempt("write(/proc/1/oom_score_adj)", score);
+    }
     // Everybody may open this one; the kernel decides when it is written.
     report.attempt("write(/proc/1/timerslack_ns)", fs::write("/proc/1/timerslack_ns", "50000"));
 }

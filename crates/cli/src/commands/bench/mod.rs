@@ -5,6 +5,8 @@ mod peers;
 mod start;
 mod stats;
 
+use std::time::{Duration, Instant};
+
 use belljar_engine::{CreateRequest, Engine, ExecRequest, Program, SandboxId};
 
 use super::Done;
@@ -31,10 +33,26 @@ async fn exec_true(engine: &Engine, id: &SandboxId) -> Result<(), Failure> {
     Ok(())
 }
 
+/// How long each part of a whole life took.
+struct Stages {
+    create: Duration,
+    exec: Duration,
+    destroy: Duration,
+}
+
+impl Stages {
+    fn whole(&self) -> Duration {
+        self.create + self.exec + self.destroy
+    }
+}
+
 /// Create, `true`, destroy.
-async fn whole(engine: &Engine) -> Result<(), Failure> {
+async fn whole(engine: &Engine) -> Result<Stages, Failure> {
+    let begun = Instant::now();
     let id = create(engine).await?;
+    let create = begun.elapsed();
     let ran = exec_true(engine, &id).await;
+    let exec = begun.elapsed() - create;
     engine.destroy(id.as_str()).await?;
-    ran
+    ran.map(|()| Stages { create, exec, destroy: begun.elapsed() - create - exec })
 }

@@ -6,7 +6,7 @@ use belljar_engine::Engine;
 use serde::Serialize;
 
 use super::stats::Figures;
-use super::{Done, create, exec_true, peers, whole};
+use super::{Done, Stages, create, exec_true, peers, whole};
 use crate::args::BenchStartArgs;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -21,6 +21,8 @@ const AT_ONCE: usize = 2;
 struct Report {
     /// Create + `true` + destroy, and the peers' equivalent.
     whole: Vec<Figures>,
+    /// The parts of ours.
+    stages: Vec<Figures>,
     /// `true` in a sandbox that exists, and a plain child on the host.
     exec: Vec<Figures>,
     sandboxes_per_second: f64,
@@ -54,9 +56,7 @@ async fn measure(
     let mut ours = Vec::new();
     let mut theirs: Vec<Vec<Duration>> = peers.iter().map(|_| Vec::new()).collect();
     for _ in 0..args.count {
-        let started = Instant::now();
-        whole(engine).await?;
-        ours.push(started.elapsed());
+        ours.push(whole(engine).await?);
         for (peer, durations) in peers.iter().zip(&mut theirs) {
             durations.extend(peer.measure().ok());
         }
@@ -65,7 +65,12 @@ async fn measure(
     let rate = measure_rate(engine, args.count).await?;
     let _ = std::fs::remove_dir_all(scratch);
 
-    let mut whole = vec![Figures::of("belljar", ours)];
+    let mut whole = vec![Figures::of("belljar", ours.iter().map(Stages::whole).collect())];
+    let stages = vec![
+        Figures::of("create", ours.iter().map(|one| one.create).collect()),
+        Figures::of("exec", ours.iter().map(|one| one.exec).collect()),
+        Figures::of("destroy", ours.iter().map(|one| one.destroy).collect()),
+    ];
     for (peer, durations) in peers.iter().zip(theirs) {
         whole.push(Figures::of(peer.name, durations));
     }
@@ -73,7 +78,7 @@ async fn measure(
     let mut ratios: Vec<(String, f64)> =
         whole[1..].iter().map(|peer| (peer.name.clone(), whole[0].p50_ms / peer.p50_ms)).collect();
     ratios.push((exec[1].name.clone(), exec[0].p50_ms / exec[1].p50_ms));
-    Ok(Report { whole, exec, sandboxes_per_second: rate, at_once: AT_ONCE, ratios, absent })
+    Ok(Report { whole, stages, exec, sandboxes_per_second: rate, at_once: AT_ONCE, ratios, absent })
 }
 
 async fn measure_exec(
@@ -113,6 +118,8 @@ async fn measure_rate(engine: &Engine, count: u32) -> Result<f64, Failure> {
 fn render(report: &Report) -> String {
     let mut text = String::from("create + `true` + destroy\n");
     text.push_str(&figures(&report.whole));
+    text.push_str("\nof which\n");
+    text.push_str(&figures(&report.stages));
     text.push_str("\n`true` in a sandbox that exists\n");
     text.push_str(&figures(&report.exec));
     text.push_str("\nours divided by theirs (p50)\n");
