@@ -122,6 +122,7 @@ pub(crate) fn create_request(
         ensure: args.ensure.clone(),
         labels: labels(&args.label)?,
         timeout: timeout(settings)?,
+        same_shape: false,
     })
 }
 
@@ -134,6 +135,7 @@ pub(crate) fn session_request(
     command: CommandText<'_>,
 ) -> Result<CreateRequest, Failure> {
     let mut create = create_request(settings, name, args, command)?;
+    create.same_shape = !args.given().is_empty();
     create.environment = Environment::new();
     create.workdir = None;
     Ok(create)

@@ -140,6 +140,13 @@ async fn named_with(
     while Instant::now() < deadline {
         if let Some(record) = inner.store.sandbox_named(name.as_str()).await? {
             let Some(record) = usable(inner, record).await? else { continue };
+            if request.same_shape {
+                let wanted = match plan.take() {
+                    Some(plan) => plan,
+                    None => Plan::new(inner, &request).await?,
+                };
+                refuse_other_shape(&name, &record, &wanted)?;
+            }
             let (_, stripped) = request.environment.clone().strip();
             let session = found(inner, record, stripped);
             ensure(inner, &session.sandbox.id, &request.ensure).await?;
@@ -166,6 +173,18 @@ async fn named_with(
         Code::SandboxNotReady,
         format!("sandbox `{name}` has been in the making for too long"),
     ))
+}
+
+/// A sandbox keeps what it was created with; asking for something else must not look as if it was granted.
+fn refuse_other_shape(name: &SandboxName, record: &SandboxRecord, wanted: &Plan) -> Result<()> {
+    if record.details.shape == wanted.shape {
+        return Ok(());
+    }
+    Err(Error::new(
+        Code::ConflictingOptions,
+        format!("sandbox `{name}` exists and was created with other options"),
+    )
+    .with_remedy("leave the options out, give those it was created with, or use another name"))
 }
 
 /// The sandbox if it can be used. `None`: it has ended, look again.

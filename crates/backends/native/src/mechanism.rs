@@ -114,7 +114,8 @@ fn cpu(spec: &SandboxSpec, facts: &Facts, chosen: &mut Mechanisms) -> Result<()>
         return Ok(());
     }
     let whole = limit.value.div_ceil(1000).max(1);
-    if limit.value % 1000 != 0 {
+    let whole_cpus = limit.value.is_multiple_of(1000);
+    if !whole_cpus {
         may_weaken(
             limit,
             spec,
@@ -128,7 +129,7 @@ fn cpu(spec: &SandboxSpec, facts: &Facts, chosen: &mut Mechanisms) -> Result<()>
     }
     let mechanism =
         format!("affinity to {} CPU(s), which the workload cannot change", whole.min(facts.cpus));
-    chosen.say(Subject::Cpu, &rule, &mechanism, limit.value % 1000 == 0);
+    chosen.say(Subject::Cpu, &rule, &mechanism, whole_cpus);
     Ok(())
 }
 

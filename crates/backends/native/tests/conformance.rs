@@ -3,6 +3,12 @@
 //! This program is its own launcher (`launcher <fd>`, as the real binary has it) and, for the ordinary user, its own
 //! child: the cases of the second half run in a copy of it that was started under that user's id.
 
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a test tells its runner what happened"
+)]
+
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};

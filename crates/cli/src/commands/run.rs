@@ -1,8 +1,7 @@
 //! `belljar run`: a command in a session.
 
 use belljar_codes::Code;
-use belljar_engine::{Engine, ExecRequest, Session, SessionRequest, Stdin};
-use belljar_policy::NetworkPolicy;
+use belljar_engine::{Engine, ExecRequest, SessionRequest, Stdin};
 
 use super::Done;
 use super::drive;
@@ -33,7 +32,6 @@ pub(crate) async fn run(context: &Context, args: RunArgs) -> Result<Done, Failur
                 if args.explain { Some(explain(engine, &wanted, &exec).await?) } else { None };
             let session = engine.session(wanted).await?;
             let done = async {
-                refuse_other_network(&args, &session)?;
                 if let (Some(explain), false) = (&explain, args.json) {
                     print_explanation(explain);
                 }
@@ -106,30 +104,4 @@ async fn explain(
     };
     explain.stripped_environment = exec.environment.clone().strip().1;
     Ok(explain)
-}
-
-/// A named sandbox keeps the network it was created with; asking for another one must not look as if it was granted.
-fn refuse_other_network(args: &RunArgs, session: &Session) -> Result<(), Failure> {
-    let options = &args.options;
-    let asked = options.network.is_some() || options.profile.is_some() || !options.allow.is_empty();
-    if session.created || args.name.is_none() || !asked {
-        return Ok(());
-    }
-    let policy = NetworkPolicy::from_flags(
-        options.profile.as_deref(),
-        options.network.as_deref(),
-        &options.allow,
-    )?;
-    let has = &session.sandbox.isolation.network_mode;
-    if policy.mode.as_str() == has {
-        return Ok(());
-    }
-    Err(Failure::new(
-        Code::ConflictingOptions,
-        format!(
-            "sandbox `{}` exists with network `{has}`, so it cannot have `{}`",
-            session.sandbox.id, policy.mode
-        ),
-    )
-    .with_remedy("leave out the network options, or use another name"))
 }

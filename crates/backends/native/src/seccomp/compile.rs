@@ -228,7 +228,7 @@ mod tests {
             ARCHITECTURE => architecture,
             _ => {
                 let argument = arguments[((offset - ARGUMENTS) / 8) as usize];
-                if (offset - ARGUMENTS) % 8 == 0 {
+                if (offset - ARGUMENTS).is_multiple_of(8) {
                     argument as u32
                 } else {
                     (argument >> 32) as u32

@@ -15,10 +15,13 @@ const SHOWN: &[&str] =
     &["usr", "opt", "etc/alternatives", "etc/ssl/certs", "etc/fonts", "etc/ld.so.conf.d"];
 const LINKS: &[&str] = &["bin", "sbin", "lib", "lib32", "lib64", "libx32"];
 
+/// Runs `true` once.
+type Run = Box<dyn Fn() -> io::Result<()>>;
+
 /// A peer that can be run here.
 pub(super) struct Peer {
     pub(super) name: &'static str,
-    run: Box<dyn Fn() -> io::Result<()>>,
+    run: Run,
 }
 
 impl Peer {
@@ -33,7 +36,7 @@ impl Peer {
 pub(super) fn all(scratch: &Path) -> (Vec<Peer>, Vec<String>) {
     let mut peers = Vec::new();
     let mut absent = Vec::new();
-    let candidates: [(&'static str, io::Result<Box<dyn Fn() -> io::Result<()>>>); 3] =
+    let candidates: [(&'static str, io::Result<Run>); 3] =
         [("raw clone", raw_clone(scratch)), ("bwrap", bubblewrap()), ("runc", runc(scratch))];
     for (name, made) in candidates {
         let tried = made.and_then(|run| run().map(|()| run));
@@ -53,7 +56,7 @@ pub(super) fn fork_and_exec() -> io::Result<Duration> {
 }
 
 /// The floor: namespaces, a root, `/proc`, exec; nothing that limits or watches.
-fn raw_clone(scratch: &Path) -> io::Result<Box<dyn Fn() -> io::Result<()>>> {
+fn raw_clone(scratch: &Path) -> io::Result<Run> {
     let staging = scratch.join("raw");
     fs::create_dir_all(&staging)?;
     let staging = c_string(staging.as_os_str().as_encoded_bytes())?;
@@ -101,7 +104,7 @@ fn libc_namespaces() -> u64 {
     0x0002_0000 | 0x0400_0000 | 0x0800_0000 | 0x2000_0000 | 0x4000_0000
 }
 
-fn bubblewrap() -> io::Result<Box<dyn Fn() -> io::Result<()>>> {
+fn bubblewrap() -> io::Result<Run> {
     let mut arguments: Vec<OsString> = [
         "--unshare-all",
         "--uid",
@@ -131,7 +134,7 @@ fn bubblewrap() -> io::Result<Box<dyn Fn() -> io::Result<()>>> {
     Ok(Box::new(move || success(Command::new("bwrap").args(&arguments))))
 }
 
-fn runc(scratch: &Path) -> io::Result<Box<dyn Fn() -> io::Result<()>>> {
+fn runc(scratch: &Path) -> io::Result<Run> {
     if !rustix::process::geteuid().is_root() {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, "needs root"));
     }
