@@ -8,6 +8,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
+use belljar_sys::cgroup::Limits;
 use belljar_sys::process::{self, Forked};
 use belljar_sys::user_namespace::{self, Mapping};
 use belljar_sys::{message, namespace};
@@ -16,7 +17,8 @@ use crate::disk::Shape;
 use crate::failure::{Result, Stage};
 use crate::ids::{self, RANGE};
 use crate::serve::Launcher;
-use crate::wire::{Answer, Start};
+use crate::start::limits;
+use crate::wire::{Answer, Failure, Start};
 
 /// How many helpers wait. Each costs a small process; two starts may come at once.
 const RESERVE: usize = 2;
@@ -35,6 +37,8 @@ pub(crate) struct Cell {
     /// With privilege: ids and the user namespace that maps them.
     pub(crate) range: Option<(u32, OwnedFd)>,
     pub(crate) disk: Option<(Shape, OwnedFd)>,
+    /// The limits that are set already.
+    pub(crate) limits: Option<Limits>,
 }
 
 /// The reserve.
@@ -43,14 +47,22 @@ pub(crate) struct Helpers {
     waiting: Vec<Helper>,
     made: u64,
     given_up: bool,
-    /// The disk that was wanted last.
+    /// The disk and the limits that were wanted last.
     shape: Option<Shape>,
+    limits: Option<Limits>,
+    /// Helpers that have done their work and are to be taken leave of when there is time.
+    spent: Vec<Helper>,
 }
 
 impl Helpers {
     /// Whether another helper would be useful.
     pub(crate) fn wanting(&self) -> bool {
         self.waiting.len() < RESERVE && !self.given_up
+    }
+
+    /// Whether there is somebody to take leave of.
+    pub(crate) fn has_spent(&self) -> bool {
+        !self.spent.is_empty()
     }
 
     /// Making one failed; nothing is kept in reserve from here on.
@@ -78,6 +90,8 @@ impl Launcher {
                 self.disks.empty(&self.place.path.join("disks"), shape)?;
             }
         }
+        self.helpers.limits = Some(limits(start));
+        self.learn_id_mapping(start, descriptors)?;
         let helper = match self.helpers.waiting.pop() {
             Some(helper) => helper,
             None => self.make_helper()?,
@@ -93,39 +107,57 @@ impl Launcher {
     }
 
     /// The helper's answer, once its socket is readable.
-    pub(crate) fn collect(&self, helper: Helper) -> Result<()> {
+    pub(crate) fn collect(&mut self, helper: Helper) -> Result<()> {
         let mut buffer = vec![0; message::MAX_MESSAGE];
-        let (length, _) = message::receive(&helper.socket, &mut buffer).stage("helper")?;
-        let answer = postcard::from_bytes::<Answer>(&buffer[..length]);
+        let received = message::receive(&helper.socket, &mut buffer).stage("helper");
+        let answer = received.map(|(length, _)| postcard::from_bytes::<Answer>(&buffer[..length]));
+        if let Ok(Ok(Answer::Started)) = answer {
+            // Whoever asked need not wait for its end; its cell is the sandbox's now.
+            self.helpers.spent.push(helper);
+            return Ok(());
+        }
         self.dismiss(helper);
-        match answer {
-            Ok(Answer::Started) => Ok(()),
+        match answer? {
             Ok(Answer::Failed(failure)) => Err(failure),
-            _ => Err(crate::wire::Failure::new("helper", rustix::io::Errno::PROTO.raw_os_error())),
+            _ => Err(Failure::new("helper", rustix::io::Errno::PROTO.raw_os_error())),
+        }
+    }
+
+    /// Takes leave of helpers that have done their work.
+    pub(crate) fn dismiss_spent(&mut self) {
+        for helper in std::mem::take(&mut self.helpers.spent) {
+            process::wait(helper.pidfd.as_fd());
         }
     }
 
     /// Ends a helper and removes what it sat in, if it still does.
     pub(crate) fn dismiss(&self, helper: Helper) {
         let _ = process::kill(&helper.pidfd);
-        let _ = rustix::process::waitid(
-            rustix::process::WaitId::PidFd(helper.pidfd.as_fd()),
-            rustix::process::WaitIdOptions::EXITED,
-        );
+        process::wait(helper.pidfd.as_fd());
         self.remove_cell(&helper.cell);
     }
 
     fn remove_cell(&self, cell: &str) {
         // A helper that is killed while it prepares leaves a child that ends a moment later.
         let _ = self.remove_group(cell);
-        for (range, owner) in self.place.ranges() {
-            if owner == cell {
-                ids::give_back(self.place.ids.as_fd(), range);
-            }
+        let ranges: Vec<u32> = self
+            .place
+            .ranges()
+            .into_iter()
+            .filter(|(_, owner)| owner == cell)
+            .map(|(range, _)| range)
+            .collect();
+        if ranges.is_empty() {
+            return;
+        }
+        let in_use = self.place.ranges_in_use();
+        for range in ranges.into_iter().filter(|range| !in_use.contains(range)) {
+            ids::give_back(self.place.ids.as_fd(), range);
         }
     }
 
     pub(crate) fn dismiss_all(&mut self) {
+        self.dismiss_spent();
         for helper in std::mem::take(&mut self.helpers.waiting) {
             self.dismiss(helper);
         }
@@ -177,7 +209,11 @@ impl Launcher {
         let group = self.cgroups.group(&self.place.group, name);
         group.create_version_1().stage("cgroup")?;
         group.enter_version_1().stage("cgroup-enter")?;
-        let mut cell = Cell { name: name.to_owned(), range: None, disk: None };
+        let mut cell = Cell { name: name.to_owned(), range: None, disk: None, limits: None };
+        if let Some(limits) = self.helpers.limits.filter(|_| self.cgroups.limits_by_version_1()) {
+            group.limit(&limits).stage("cgroup")?;
+            cell.limits = Some(limits);
+        }
         if self.facts.privileged {
             namespace::new_network().stage("network-namespace")?;
             let range = ids::take(self.place.ids.as_fd(), name).stage("id-range")?;
@@ -198,6 +234,6 @@ pub(crate) fn cell_launcher(name: &str) -> Option<&str> {
     name.strip_prefix("cell-")?.split('-').next()
 }
 
-fn malformed() -> crate::wire::Failure {
-    crate::wire::Failure::new("request", rustix::io::Errno::PROTO.raw_os_error())
+fn malformed() -> Failure {
+    Failure::new("request", rustix::io::Errno::PROTO.raw_os_error())
 }

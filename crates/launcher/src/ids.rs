@@ -5,7 +5,7 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use rustix::fs::{AtFlags, renameat, symlinkat, unlinkat};
+use rustix::fs::{AtFlags, symlinkat, unlinkat};
 use rustix::io::Errno;
 
 /// Ids per range: what images and distributions expect to exist.
@@ -38,18 +38,6 @@ pub(crate) fn take(directory: BorrowedFd<'_>, owner: &str) -> io::Result<u32> {
         }
     }
     Err(Errno::USERS.into())
-}
-
-/// Writes down that a range belongs to a sandbox now. The new link is made in the sandbox's own directory, with which
-/// it goes should we die before it is in its place.
-pub(crate) fn pass_on(
-    directory: BorrowedFd<'_>,
-    range: u32,
-    owner: &str,
-    sandbox: BorrowedFd<'_>,
-) -> io::Result<()> {
-    symlinkat(owner, sandbox, "range-link")?;
-    Ok(renameat(sandbox, "range-link", directory, range.to_string())?)
 }
 
 pub(crate) fn give_back(directory: BorrowedFd<'_>, range: u32) {

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use crate::failure::{Result, Stage};
 use crate::ids::{self, AGENT};
-use crate::place::{self, check_id};
+use crate::place::{self, Identity, check_id};
 use crate::plan::{CLONE_NEWNS, CLONE_NEWUSER};
 use crate::serve::Launcher;
 use crate::wire::Failure;
@@ -33,8 +33,7 @@ impl Launcher {
                 .stage("namespace")
         };
         let (users, mounts) = (namespace("user")?, namespace("mnt")?);
-        let range = place::read_range(&sandbox);
-        let (uid, gid) = place::read_user(&sandbox).ok_or_else(gone)?;
+        let Identity { uid, gid, range } = Identity::read(&sandbox).ok_or_else(gone)?;
         let mut steps = Vec::new();
         if range.is_none() {
             steps.push(Step::JoinNamespace { descriptor: users.as_raw_fd(), kind: CLONE_NEWUSER });
@@ -75,10 +74,7 @@ impl Launcher {
         let plan = Plan { steps };
         let child = plan.spawn(&CloneOptions::default()).stage("clone")?;
         let report = child::read_report(&child.report).stage("report");
-        let _ = rustix::process::waitid(
-            rustix::process::WaitId::PidFd(std::os::fd::AsFd::as_fd(&child.pidfd)),
-            rustix::process::WaitIdOptions::EXITED,
-        );
+        belljar_sys::process::wait(std::os::fd::AsFd::as_fd(&child.pidfd));
         match report? {
             None => Ok(()),
             Some(failed) => Err(Failure::of_step(&plan, failed)),

@@ -22,6 +22,7 @@ mod plan;
 mod serve;
 mod start;
 mod stop;
+mod sweeper;
 pub mod wire;
 
 pub use serve::main;

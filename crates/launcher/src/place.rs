@@ -3,9 +3,8 @@
 //! ```text
 //! sandboxes/<id>/agent.sock   the agent's listening socket
 //! sandboxes/<id>/process      "pid start-time", written before the agent may run
-//! sandboxes/<id>/range        the range of user ids, where there is one
-//! sandboxes/<id>/user         the workload's user and group inside
-//! ids/<range> -> <id>         ranges that are taken
+//! sandboxes/<id>/identity     "uid gid range": the workload's user inside, and the range of ids where there is one
+//! ids/<range> -> <cell>       ranges that are taken, and what for
 //! disks/                      empty disk images to copy; those in use have no name
 //! staging/                    a mount point, empty outside of starting sandboxes
 //! launchers/<pid>             launchers at work; one that was killed leaves its mark
@@ -121,12 +120,19 @@ impl Place {
             fs::rename(self.path.join("hanging").join(id), self.path.join("sandboxes").join(id));
     }
 
+    /// The ranges that sandboxes have.
+    pub(crate) fn ranges_in_use(&self) -> Vec<u32> {
+        let here = self.sandboxes().into_iter().filter_map(|id| self.open_sandbox(&id).ok());
+        let aside = self.hanging().into_iter().filter_map(|id| self.open_hanging(&id).ok());
+        here.chain(aside).filter_map(|sandbox| Identity::read(&sandbox)?.range).collect()
+    }
+
     /// Moves a sandbox's directory out of sight. Nothing there is fine.
     pub(crate) fn discard(&self, id: &str) {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         let trash = self.path.join("trash").join(format!("{id}-{}-{}", now.tv_sec, now.tv_nsec));
         if let Ok(sandbox) = self.open_sandbox(id)
-            && let Some(range) = read_range(&sandbox)
+            && let Some(Identity { range: Some(range), .. }) = Identity::read(&sandbox)
         {
             crate::ids::give_back(self.ids.as_fd(), range);
         }
@@ -155,14 +161,29 @@ pub(crate) fn read_process(sandbox: &OwnedFd) -> Option<ProcessIdentity> {
     ProcessIdentity::from_text(&read(sandbox, "process")?)
 }
 
-pub(crate) fn read_range(sandbox: &OwnedFd) -> Option<u32> {
-    read(sandbox, "range")?.parse().ok()
+/// The workload's user and group inside, and the sandbox's range of ids.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) range: Option<u32>,
 }
 
-pub(crate) fn read_user(sandbox: &OwnedFd) -> Option<(u32, u32)> {
-    let text = read(sandbox, "user")?;
-    let (uid, gid) = text.split_once(' ')?;
-    Some((uid.parse().ok()?, gid.parse().ok()?))
+impl Identity {
+    pub(crate) fn read(sandbox: &OwnedFd) -> Option<Self> {
+        let text = read(sandbox, "identity")?;
+        let mut words = text.split(' ');
+        Some(Self {
+            uid: words.next()?.parse().ok()?,
+            gid: words.next()?.parse().ok()?,
+            range: words.next().and_then(|word| word.parse().ok()),
+        })
+    }
+
+    pub(crate) fn write(self, sandbox: &OwnedFd) -> io::Result<()> {
+        let range = self.range.map(|range| format!(" {range}")).unwrap_or_default();
+        write(sandbox, "identity", &format!("{} {}{range}", self.uid, self.gid))
+    }
 }
 
 pub(crate) fn write(sandbox: &OwnedFd, name: &str, text: &str) -> io::Result<()> {

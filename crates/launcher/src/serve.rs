@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use belljar_sys::cgroup::{Cgroups, Version};
+use belljar_sys::user_namespace::{self, Mapping};
 use belljar_sys::{child, identity, message, mount};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
@@ -19,9 +20,11 @@ use crate::disk::{self, Disks};
 use crate::failure::{Result, Stage};
 use crate::fault::point;
 use crate::helper::{Helper, Helpers};
+use crate::ids;
 use crate::place::Place;
 use crate::stop::Stopping;
-use crate::wire::{Answer, Ask, Facts, Failure, Reply, Request};
+use crate::sweeper::Sweeper;
+use crate::wire::{Answer, Ask, Facts, Failure, Reply, Request, Start};
 
 /// The state of the launcher once it has been told where it works.
 pub(crate) struct Launcher {
@@ -32,7 +35,7 @@ pub(crate) struct Launcher {
     pub(crate) helpers: Helpers,
     pub(crate) agent: OwnedFd,
     pub(crate) null: OwnedFd,
-    pub(crate) has_trash: bool,
+    pub(crate) sweeper: Sweeper,
     /// Which file systems, by device number, support mounts with an id mapping.
     id_mapping: RefCell<HashMap<u64, bool>>,
 }
@@ -60,7 +63,7 @@ impl Server {
         let idle_work = self
             .launcher
             .as_ref()
-            .is_some_and(|launcher| launcher.has_trash || launcher.helpers.wanting());
+            .is_some_and(|launcher| launcher.helpers.has_spent() || launcher.helpers.wanting());
         let mut watched = vec![PollFd::new(&self.socket, PollFlags::IN)];
         watched.extend(
             self.starting.iter().map(|(_, _, one)| PollFd::new(&one.socket, PollFlags::IN)),
@@ -86,7 +89,7 @@ impl Server {
         for index in (0..stopping).rev() {
             if ready[1 + starting + index] {
                 let (serial, one) = self.stopping.swap_remove(index);
-                self.finish_stop(serial, &one);
+                self.finish_stop(serial, one);
             }
         }
         for index in (0..starting).rev() {
@@ -194,18 +197,18 @@ impl Server {
         self.answer(serial, answer);
     }
 
-    /// Nobody waits for anything: the time to remove files and to prepare for the next start.
+    /// Nobody waits for anything: the time to prepare for the next start.
     fn use_idle_time(&mut self) {
         let Some(launcher) = &mut self.launcher else { return };
-        if launcher.has_trash {
-            launcher.has_trash = launcher.place.empty_trash_once();
+        if launcher.helpers.has_spent() {
+            launcher.dismiss_spent();
         } else if launcher.prepare_helper().is_err() {
             // Without a reserve every start makes its own helper and reports why it cannot.
             launcher.helpers.give_up();
         }
     }
 
-    fn finish_stop(&mut self, serial: u64, one: &Stopping) {
+    fn finish_stop(&mut self, serial: u64, one: Stopping) {
         let Some(launcher) = &mut self.launcher else { return };
         let answer = match launcher.finish(one) {
             Ok(()) => Answer::Done,
@@ -224,10 +227,12 @@ impl Server {
         }
         launcher.dismiss_all();
         for (_, one) in std::mem::take(&mut self.stopping) {
-            let _ = launcher.see_off(&one);
+            let _ = launcher.see_off(one);
         }
-        while launcher.place.empty_trash_once() {}
-        launcher.place.sign_out();
+        if let Some(Launcher { place, sweeper, .. }) = self.launcher.take() {
+            sweeper.finish();
+            place.sign_out();
+        }
     }
 
     fn answer(&self, serial: u64, answer: Answer) {
@@ -240,7 +245,7 @@ impl Server {
 /// Removes a sandbox that did not come to be. What cannot be removed now is found by the next recovery.
 fn undo(launcher: &mut Launcher, id: &str) {
     let _ = match launcher.kill(id) {
-        Ok(Some(stopping)) => launcher.see_off(&stopping),
+        Ok(Some(stopping)) => launcher.see_off(stopping),
         _ => launcher.remove(id),
     };
 }
@@ -257,6 +262,7 @@ impl Launcher {
         let cgroups = Cgroups::detect(Path::new("/"), privileged);
         let facts = facts(privileged, &cgroups);
         let place = Place::open(path, directory)?;
+        let sweeper = Sweeper::start(&place)?;
         let mut launcher = Self {
             place,
             facts,
@@ -265,7 +271,7 @@ impl Launcher {
             helpers: Helpers::default(),
             agent,
             null: child::keep_clear(null).stage("hello")?,
-            has_trash: true, // of one that was killed
+            sweeper,
             id_mapping: RefCell::default(),
         };
         launcher.sweep_cells();
@@ -273,6 +279,22 @@ impl Launcher {
         launcher.place.sign_out_the_dead();
         launcher.place.sign_in().stage("state-directory")?;
         Ok(launcher)
+    }
+
+    /// Finds out which file systems support id mappings, before a helper is made that would have to find out itself.
+    pub(crate) fn learn_id_mapping(&self, start: &Start, descriptors: &[OwnedFd]) -> Result<()> {
+        let unknown = |source: &&OwnedFd| {
+            mount::file_identity(source)
+                .is_ok_and(|(device, _)| !self.id_mapping.borrow().contains_key(&device))
+        };
+        let trees = start.root.iter().chain(start.binds.iter().map(|bind| &bind.source));
+        let sources = trees.filter_map(|tree| descriptors.get(tree.descriptor));
+        for source in sources.filter(unknown).filter(|_| self.facts.privileged) {
+            let any = Mapping { inside: 0, outside: ids::outside(0, 0), count: 1 };
+            let namespace = user_namespace::create(any, any).stage("user-namespace")?;
+            self.maps_ids(source, &namespace);
+        }
+        Ok(())
     }
 
     /// Whether the file system behind `source` supports mounts with an id mapping.

@@ -15,7 +15,7 @@ use crate::failure::{Result, Stage};
 use crate::fault::point;
 use crate::helper::Cell;
 use crate::ids::{self, AGENT};
-use crate::place;
+use crate::place::{self, Identity};
 use crate::plan::{self, CLONE_NEWNET, CLONE_NEWUSER, NAMESPACES, Prepared};
 use crate::serve::Launcher;
 use crate::wire::{Failure, Start};
@@ -35,23 +35,21 @@ impl Launcher {
     ) -> Result<()> {
         let directory = self.place.open_sandbox(&start.id).stage("sandbox-directory")?;
         let listener = listen_in(&directory).and_then(child::keep_clear).stage("agent-socket")?;
-        place::write(&directory, "user", &format!("{} {}", start.uid, start.gid))
-            .stage("sandbox-directory")?;
-        if let Some((range, _)) = &cell.range {
-            place::write(&directory, "range", &range.to_string()).stage("id-range")?;
-            ids::pass_on(self.place.ids.as_fd(), *range, &start.id, directory.as_fd())
-                .stage("id-range")?;
-        }
         let range = cell.range;
+        let identity = Identity {
+            uid: start.uid,
+            gid: start.gid,
+            range: range.as_ref().map(|(range, _)| *range),
+        };
+        identity.write(&directory).stage("sandbox-directory")?;
         point("helper.range");
 
-        let limits = cgroup::Limits {
-            memory_bytes: start.memory_bytes,
-            cpu_millis: start.cpu_millis,
-            pids: start.pids,
-        };
         let group = self.cgroups.group(&self.place.group, &start.id);
-        group.adopt(&cell.name, &limits).stage("cgroup")?;
+        group.adopt(&cell.name).stage("cgroup")?;
+        let limits = limits(start);
+        if cell.limits != Some(limits) {
+            group.limit(&limits).stage("cgroup")?;
+        }
         if let Some((range, _)) = &range {
             let agent = ids::outside(*range, AGENT);
             group.delegate(agent, agent).stage("cgroup-delegate")?;
@@ -172,6 +170,15 @@ impl Launcher {
             maps.push(Some(namespace));
         }
         Ok(maps)
+    }
+}
+
+/// What a sandbox's cgroups are to limit.
+pub(crate) fn limits(start: &Start) -> cgroup::Limits {
+    cgroup::Limits {
+        memory_bytes: start.memory_bytes,
+        cpu_millis: start.cpu_millis,
+        pids: start.pids,
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use belljar_sys::process;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags};
 
 use crate::failure::Result;
 use crate::fault::point;
@@ -17,6 +18,8 @@ pub(crate) struct Stopping {
     pub(crate) id: String,
     /// Readable once the agent, and with it everything in its PID namespace, has ended.
     pub(crate) pidfd: OwnedFd,
+    /// The mount namespace, kept from being taken apart while somebody waits for the end of the processes.
+    mounts: Option<OwnedFd>,
     /// When waiting is over: a process that hangs in the kernel must not hold up whoever destroys its sandbox.
     pub(crate) deadline: Instant,
 }
@@ -32,13 +35,10 @@ impl Launcher {
     /// Kills. `None`: there is nothing to wait for.
     pub(crate) fn kill(&self, id: &str) -> Result<Option<Stopping>> {
         check_id(id)?;
-        let recorded = self
-            .place
-            .open_sandbox(id)
-            .ok()
-            .and_then(|sandbox| place::read_process(&sandbox))
-            .and_then(|identity| identity.open());
-        let Some(pidfd) = recorded else {
+        let recorded =
+            self.place.open_sandbox(id).ok().and_then(|sandbox| place::read_process(&sandbox));
+        let running = recorded.and_then(|identity| Some((identity.pid, identity.open()?)));
+        let Some((pid, pidfd)) = running else {
             if self.place.hanging().iter().any(|hanging| hanging == id) {
                 return Ok(None);
             }
@@ -46,10 +46,12 @@ impl Launcher {
             self.cgroups.group(&self.place.group, id).kill();
             return Ok(None);
         };
+        let mounts = format!("/proc/{pid}/ns/mnt");
+        let mounts = rustix::fs::open(mounts, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok();
         process::kill(&pidfd)
             .map_err(|error| Failure::new("kill", error.raw_os_error().unwrap_or(0)))?;
         point("launcher.stop.killed");
-        Ok(Some(Stopping { id: id.to_owned(), pidfd, deadline: Instant::now() + PATIENCE }))
+        Ok(Some(Stopping { id: id.to_owned(), pidfd, mounts, deadline: Instant::now() + PATIENCE }))
     }
 
     /// Removes what is left of a sandbox whose processes have ended.
@@ -62,7 +64,7 @@ impl Launcher {
         point("launcher.stop.cgroup");
         self.place.discard(id);
         point("launcher.stop.discarded");
-        self.has_trash = true;
+        self.sweeper.take(None, &self.place);
         Ok(())
     }
 
@@ -83,7 +85,7 @@ impl Launcher {
     }
 
     /// Waits for a killed sandbox and removes it; one that does not end in time is set aside.
-    pub(crate) fn see_off(&mut self, stopping: &Stopping) -> Result<()> {
+    pub(crate) fn see_off(&mut self, stopping: Stopping) -> Result<()> {
         loop {
             let left = stopping.deadline.saturating_duration_since(Instant::now());
             let timeout = Timespec::try_from(left).unwrap_or_default();
@@ -119,8 +121,9 @@ impl Launcher {
         }
     }
 
-    pub(crate) fn finish(&mut self, stopping: &Stopping) -> Result<()> {
+    pub(crate) fn finish(&mut self, stopping: Stopping) -> Result<()> {
         process::reap(stopping.pidfd.as_fd());
+        self.sweeper.take(stopping.mounts, &self.place);
         self.remove(&stopping.id)
     }
 
@@ -174,11 +177,12 @@ impl Launcher {
             }
             found.push(object("cgroup", format!("{}/{id}", self.place.group), Some(id)));
         }
-        for (range, id) in self.place.ranges() {
-            if cell_is_alive(&id) {
+        let in_use = self.place.ranges_in_use();
+        for (range, cell) in self.place.ranges() {
+            if cell_is_alive(&cell) || in_use.contains(&range) {
                 continue;
             }
-            found.push(object("id-range", range.to_string(), Some(id)));
+            found.push(object("id-range", range.to_string(), Some(cell)));
         }
         found
     }

@@ -87,6 +87,13 @@ pub fn kill(descriptor: impl AsFd) -> io::Result<()> {
     }
 }
 
+/// Waits for the end of a child and takes its exit status.
+pub fn wait(descriptor: BorrowedFd<'_>) {
+    while let Err(rustix::io::Errno::INTR) =
+        waitid(WaitId::PidFd(descriptor), WaitIdOptions::EXITED)
+    {}
+}
+
 /// Takes the exit status of a child, so that it does not stay behind as a zombie. Not a child: nothing to do.
 pub fn reap(descriptor: BorrowedFd<'_>) {
     let _ = waitid(WaitId::PidFd(descriptor), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);

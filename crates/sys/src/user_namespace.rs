@@ -24,10 +24,7 @@ pub fn create(users: Mapping, groups: Mapping) -> io::Result<OwnedFd> {
         write_maps(holder.pid, users, groups, Setgroups::Allowed).and_then(|()| open(holder.pid));
     // Dropping `go` would end the holder too; killing it also covers a holder that is stopped.
     let ended = crate::process::kill(&holder.pidfd);
-    let _ = rustix::process::waitid(
-        rustix::process::WaitId::PidFd(std::os::fd::AsFd::as_fd(&holder.pidfd)),
-        rustix::process::WaitIdOptions::EXITED,
-    );
+    crate::process::wait(std::os::fd::AsFd::as_fd(&holder.pidfd));
     ended.and(made)
 }
 

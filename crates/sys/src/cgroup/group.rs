@@ -74,17 +74,15 @@ impl Group<'_> {
         self.make_directories(Some(Version::V1))
     }
 
-    /// Takes over the version 1 directories of another group, with whoever is in them, makes the version 2 ones and
-    /// sets the limits.
-    pub fn adopt(&self, other: &str, limits: &Limits) -> io::Result<()> {
+    /// Takes over the version 1 directories of another group, with whoever is in them, and makes the version 2 ones.
+    pub fn adopt(&self, other: &str) -> io::Result<()> {
         for (version, base) in self.cgroups.bases() {
             let parent = base.join(&self.parent);
             if version == Version::V1 {
                 fs::rename(parent.join(other), parent.join(&self.name))?;
             }
         }
-        self.make_directories(Some(Version::V2))?;
-        self.limit(limits)
+        self.make_directories(Some(Version::V2))
     }
 
     fn make_directories(&self, only: Option<Version>) -> io::Result<()> {
@@ -112,7 +110,8 @@ impl Group<'_> {
         Ok(())
     }
 
-    fn limit(&self, limits: &Limits) -> io::Result<()> {
+    /// Sets the limits.
+    pub fn limit(&self, limits: &Limits) -> io::Result<()> {
         if let Some(bytes) = limits.memory_bytes {
             self.limit_memory(bytes)?;
         }

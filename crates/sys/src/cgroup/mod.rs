@@ -52,6 +52,13 @@ impl Cgroups {
         }
     }
 
+    /// Whether every limit is kept by version 1, so that limits go with a group that is given another name.
+    #[must_use]
+    pub fn limits_by_version_1(&self) -> bool {
+        let branches = [&self.memory, &self.cpu, &self.pids].into_iter().flatten();
+        branches.into_iter().all(|branch| branch.version == Version::V1)
+    }
+
     /// Every directory that groups are made in, each once.
     #[must_use]
     pub fn bases(&self) -> Vec<(Version, PathBuf)> {
