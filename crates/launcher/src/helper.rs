@@ -1,10 +1,11 @@
-//! Helpers: copies of the launcher that wait for one sandbox each to start.
+//! Helpers: copies of the launcher that start sandboxes, one at a time, beside each other.
 //!
 //! A helper has a [`Cell`] ready before it is needed: it sits in version 1 cgroups (only a process itself can move
-//! there cheaply) and in a network namespace, has a range of user ids, and an empty disk of the shape that was wanted
-//! last. It then does the whole start for one request, beside other
-//! helpers, and ends. A few wait in reserve. They die with the launcher.
+//! there cheaply) and in a network namespace, has a range of user ids, and limits and an empty disk of the shape that
+//! was wanted last. It does the whole start for one request, leaves the cell to the sandbox, and makes the next one.
+//! Helpers die with the launcher.
 
+use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
@@ -20,14 +21,15 @@ use crate::serve::Launcher;
 use crate::start::limits;
 use crate::wire::{Answer, Failure, Start};
 
-/// How many helpers wait. Each costs a small process; two starts may come at once.
-const RESERVE: usize = 2;
+/// How many helpers there are. Two starts may come at once, and a third helper is getting ready meanwhile.
+const RESERVE: usize = 3;
 
 /// A helper, waiting or at work.
 pub(crate) struct Helper {
     pub(crate) socket: OwnedFd,
     pidfd: OwnedFd,
-    cell: String,
+    /// What the names of its cells begin with.
+    cells: String,
 }
 
 /// What a helper has prepared.
@@ -41,28 +43,24 @@ pub(crate) struct Cell {
     pub(crate) limits: Option<Limits>,
 }
 
-/// The reserve.
+/// All helpers.
 #[derive(Default)]
 pub(crate) struct Helpers {
-    waiting: Vec<Helper>,
+    /// Those with nothing to do, the one that has rested longest first.
+    waiting: VecDeque<Helper>,
+    /// How many there are, those at work included.
+    alive: usize,
     made: u64,
     given_up: bool,
-    /// The disk and the limits that were wanted last.
+    /// In a helper: the disk and the limits that were wanted last.
     shape: Option<Shape>,
     limits: Option<Limits>,
-    /// Helpers that have done their work and are to be taken leave of when there is time.
-    spent: Vec<Helper>,
 }
 
 impl Helpers {
     /// Whether another helper would be useful.
     pub(crate) fn wanting(&self) -> bool {
-        self.waiting.len() < RESERVE && !self.given_up
-    }
-
-    /// Whether there is somebody to take leave of.
-    pub(crate) fn has_spent(&self) -> bool {
-        !self.spent.is_empty()
+        self.alive < RESERVE && !self.given_up
     }
 
     /// Making one failed; nothing is kept in reserve from here on.
@@ -75,24 +73,14 @@ impl Launcher {
     /// Adds a helper to the reserve.
     pub(crate) fn prepare_helper(&mut self) -> Result<()> {
         let helper = self.make_helper()?;
-        self.helpers.waiting.push(helper);
+        self.helpers.waiting.push_back(helper);
         Ok(())
     }
 
     /// Gives a request to a helper, from the reserve if there is one.
     pub(crate) fn dispatch(&mut self, start: &Start, descriptors: &[OwnedFd]) -> Result<Helper> {
         let request = postcard::to_stdvec(start).map_err(|_| malformed())?;
-        let shape = Shape::of(start);
-        if self.helpers.shape != shape {
-            self.helpers.shape = shape;
-            if let Some(shape) = shape {
-                // Read here, so that every helper from now on is born with it.
-                self.disks.empty(&self.place.path.join("disks"), shape)?;
-            }
-        }
-        self.helpers.limits = Some(limits(start));
-        self.learn_id_mapping(start, descriptors)?;
-        let helper = match self.helpers.waiting.pop() {
+        let helper = match self.helpers.waiting.pop_front() {
             Some(helper) => helper,
             None => self.make_helper()?,
         };
@@ -112,8 +100,7 @@ impl Launcher {
         let received = message::receive(&helper.socket, &mut buffer).stage("helper");
         let answer = received.map(|(length, _)| postcard::from_bytes::<Answer>(&buffer[..length]));
         if let Ok(Ok(Answer::Started)) = answer {
-            // Whoever asked need not wait for its end; its cell is the sandbox's now.
-            self.helpers.spent.push(helper);
+            self.helpers.waiting.push_back(helper);
             return Ok(());
         }
         self.dismiss(helper);
@@ -123,41 +110,15 @@ impl Launcher {
         }
     }
 
-    /// Takes leave of helpers that have done their work.
-    pub(crate) fn dismiss_spent(&mut self) {
-        for helper in std::mem::take(&mut self.helpers.spent) {
-            process::wait(helper.pidfd.as_fd());
-        }
-    }
-
-    /// Ends a helper and removes what it sat in, if it still does.
-    pub(crate) fn dismiss(&self, helper: Helper) {
+    /// Ends a helper and removes the cell it sat in, if it still does.
+    pub(crate) fn dismiss(&mut self, helper: Helper) {
         let _ = process::kill(&helper.pidfd);
         process::wait(helper.pidfd.as_fd());
-        self.remove_cell(&helper.cell);
-    }
-
-    fn remove_cell(&self, cell: &str) {
-        // A helper that is killed while it prepares leaves a child that ends a moment later.
-        let _ = self.remove_group(cell);
-        let ranges: Vec<u32> = self
-            .place
-            .ranges()
-            .into_iter()
-            .filter(|(_, owner)| owner == cell)
-            .map(|(range, _)| range)
-            .collect();
-        if ranges.is_empty() {
-            return;
-        }
-        let in_use = self.place.ranges_in_use();
-        for range in ranges.into_iter().filter(|range| !in_use.contains(range)) {
-            ids::give_back(self.place.ids.as_fd(), range);
-        }
+        self.helpers.alive -= 1;
+        self.remove_cells(|cell| cell.starts_with(&helper.cells));
     }
 
     pub(crate) fn dismiss_all(&mut self) {
-        self.dismiss_spent();
         for helper in std::mem::take(&mut self.helpers.waiting) {
             self.dismiss(helper);
         }
@@ -165,44 +126,69 @@ impl Launcher {
 
     /// Removes the cells of launchers that were killed.
     pub(crate) fn sweep_cells(&self) {
-        let owners = self.place.ranges().into_iter().map(|(_, owner)| owner);
-        for cell in self.cgroups.groups(&self.place.group).into_iter().chain(owners) {
-            if cell_launcher(&cell).is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
-                self.remove_cell(&cell);
-            }
+        self.remove_cells(|cell| {
+            cell_launcher(cell).is_some_and(|pid| !Path::new("/proc").join(pid).exists())
+        });
+    }
+
+    /// Removes what belongs to cells and was not passed on to a sandbox.
+    fn remove_cells(&self, which: impl Fn(&str) -> bool) {
+        for cell in self.cgroups.groups(&self.place.group).into_iter().filter(|cell| which(cell)) {
+            // A helper that is killed while it prepares leaves a child that ends a moment later.
+            let _ = self.remove_group(&cell);
+        }
+        self.cgroups.remove_parent(&self.place.group);
+        let mut ranges = self.place.ranges();
+        ranges.retain(|(_, owner)| which(owner));
+        if ranges.is_empty() {
+            return;
+        }
+        let in_use = self.place.ranges_in_use();
+        for (range, _) in ranges.into_iter().filter(|(range, _)| !in_use.contains(range)) {
+            ids::give_back(self.place.ids.as_fd(), range);
         }
     }
 
     fn make_helper(&mut self) -> Result<Helper> {
         self.helpers.made += 1;
         // A hyphen is in no sandbox's id, so a cell is never taken for one.
-        let cell = format!("cell-{}-{}", std::process::id(), self.helpers.made);
+        let cells = format!("cell-{}-{}-", std::process::id(), self.helpers.made);
         let (ours, theirs) = message::pair().stage("helper")?;
         match process::fork().stage("helper")? {
-            Forked::Parent { pidfd, .. } => Ok(Helper { socket: ours, pidfd, cell }),
+            Forked::Parent { pidfd, .. } => {
+                self.helpers.alive += 1;
+                Ok(Helper { socket: ours, pidfd, cells })
+            }
             Forked::Child => {
                 drop(ours);
-                self.help(&theirs, &cell);
+                self.help(&theirs, &cells);
                 std::process::exit(0);
             }
         }
     }
 
-    /// The helper's life.
-    fn help(&mut self, socket: &OwnedFd, cell: &str) {
-        let prepared = self.prepare_cell(cell);
+    /// The helper's life: until the launcher is gone or a start has failed, which is no state to go on from.
+    fn help(&mut self, socket: &OwnedFd, cells: &str) {
         let mut buffer = vec![0; message::MAX_MESSAGE];
-        let Ok((length @ 1.., descriptors)) = message::receive(socket, &mut buffer) else { return };
-        let answer = prepared.and_then(|cell| {
-            let start: Start = postcard::from_bytes(&buffer[..length]).map_err(|_| malformed())?;
-            self.start(&start, &descriptors, cell)
-        });
-        let answer = match answer {
-            Ok(()) => Answer::Started,
-            Err(failure) => Answer::Failed(failure),
-        };
-        let bytes = postcard::to_stdvec(&answer).unwrap_or_default();
-        let _ = message::send(socket, &bytes, &[]);
+        for number in 1u64.. {
+            let prepared = self.prepare_cell(&format!("{cells}{number}"));
+            let Ok((length @ 1.., descriptors)) = message::receive(socket, &mut buffer) else {
+                return;
+            };
+            let answer = prepared.and_then(|cell| {
+                let start: Start =
+                    postcard::from_bytes(&buffer[..length]).map_err(|_| malformed())?;
+                self.helpers.shape = Shape::of(&start);
+                self.helpers.limits = Some(limits(&start));
+                self.start(&start, &descriptors, cell)
+            });
+            let failed = answer.is_err();
+            let answer = answer.map_or_else(Answer::Failed, |()| Answer::Started);
+            let bytes = postcard::to_stdvec(&answer).unwrap_or_default();
+            if message::send(socket, &bytes, &[]).is_err() || failed {
+                return;
+            }
+        }
     }
 
     fn prepare_cell(&mut self, name: &str) -> Result<Cell> {

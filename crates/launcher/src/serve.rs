@@ -10,7 +10,6 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use belljar_sys::cgroup::{Cgroups, Version};
-use belljar_sys::user_namespace::{self, Mapping};
 use belljar_sys::{child, identity, message, mount};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
@@ -20,11 +19,10 @@ use crate::disk::{self, Disks};
 use crate::failure::{Result, Stage};
 use crate::fault::point;
 use crate::helper::{Helper, Helpers};
-use crate::ids;
 use crate::place::Place;
 use crate::stop::Stopping;
 use crate::sweeper::Sweeper;
-use crate::wire::{Answer, Ask, Facts, Failure, Reply, Request, Start};
+use crate::wire::{Answer, Ask, Facts, Failure, Reply, Request};
 
 /// The state of the launcher once it has been told where it works.
 pub(crate) struct Launcher {
@@ -60,10 +58,7 @@ struct Server {
 impl Server {
     /// Waits for whatever comes first and handles it. False: nothing will come any more.
     fn turn(&mut self) -> bool {
-        let idle_work = self
-            .launcher
-            .as_ref()
-            .is_some_and(|launcher| launcher.helpers.has_spent() || launcher.helpers.wanting());
+        let idle_work = self.launcher.as_ref().is_some_and(|launcher| launcher.helpers.wanting());
         let mut watched = vec![PollFd::new(&self.socket, PollFlags::IN)];
         watched.extend(
             self.starting.iter().map(|(_, _, one)| PollFd::new(&one.socket, PollFlags::IN)),
@@ -200,9 +195,7 @@ impl Server {
     /// Nobody waits for anything: the time to prepare for the next start.
     fn use_idle_time(&mut self) {
         let Some(launcher) = &mut self.launcher else { return };
-        if launcher.helpers.has_spent() {
-            launcher.dismiss_spent();
-        } else if launcher.prepare_helper().is_err() {
+        if launcher.prepare_helper().is_err() {
             // Without a reserve every start makes its own helper and reports why it cannot.
             launcher.helpers.give_up();
         }
@@ -279,22 +272,6 @@ impl Launcher {
         launcher.place.sign_out_the_dead();
         launcher.place.sign_in().stage("state-directory")?;
         Ok(launcher)
-    }
-
-    /// Finds out which file systems support id mappings, before a helper is made that would have to find out itself.
-    pub(crate) fn learn_id_mapping(&self, start: &Start, descriptors: &[OwnedFd]) -> Result<()> {
-        let unknown = |source: &&OwnedFd| {
-            mount::file_identity(source)
-                .is_ok_and(|(device, _)| !self.id_mapping.borrow().contains_key(&device))
-        };
-        let trees = start.root.iter().chain(start.binds.iter().map(|bind| &bind.source));
-        let sources = trees.filter_map(|tree| descriptors.get(tree.descriptor));
-        for source in sources.filter(unknown).filter(|_| self.facts.privileged) {
-            let any = Mapping { inside: 0, outside: ids::outside(0, 0), count: 1 };
-            let namespace = user_namespace::create(any, any).stage("user-namespace")?;
-            self.maps_ids(source, &namespace);
-        }
-        Ok(())
     }
 
     /// Whether the file system behind `source` supports mounts with an id mapping.

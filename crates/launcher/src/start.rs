@@ -108,6 +108,8 @@ impl Launcher {
         point("helper.cloned");
         self.release(start, &directory, &child)?;
         point("helper.released");
+        // The sandbox's process has its place; this one must not keep the cgroups busy.
+        self.cgroups.enter_parent_version_1(&self.place.group).stage("cgroup-enter")?;
         match child::read_report(&child.report).stage("report")? {
             None => Ok(()),
             Some(failed) => Err(Failure::of_step(&built.plan, failed)),

@@ -44,6 +44,23 @@ impl Cgroups {
         Group { cgroups: self, parent: parent.to_owned(), name: name.to_owned() }
     }
 
+    /// Moves the calling thread into our own version 1 directories themselves, out of any group below them.
+    pub fn enter_parent_version_1(&self, parent: &str) -> io::Result<()> {
+        for (version, base) in self.bases() {
+            if version == Version::V1 {
+                fs::write(base.join(parent).join("tasks"), "0")?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes our own directories if nothing is left in them.
+    pub fn remove_parent(&self, parent: &str) {
+        for (_, base) in self.bases() {
+            let _ = fs::remove_dir(base.join(parent)); // fails, rightly, while others are there
+        }
+    }
+
     /// Names of all groups below `parent`, in any hierarchy.
     #[must_use]
     pub fn groups(&self, parent: &str) -> Vec<String> {
@@ -204,10 +221,9 @@ impl Group<'_> {
     /// An error means that something is still alive inside.
     pub fn remove(&self) -> io::Result<()> {
         for (_, base) in self.cgroups.bases() {
-            let parent = base.join(&self.parent);
-            remove_tree(&parent.join(&self.name))?;
-            let _ = fs::remove_dir(&parent); // fails, rightly, while others are there
+            remove_tree(&base.join(&self.parent).join(&self.name))?;
         }
+        self.cgroups.remove_parent(&self.parent);
         Ok(())
     }
 
