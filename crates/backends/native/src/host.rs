@@ -30,8 +30,9 @@ const COPIED: &[(&str, &str)] = &[
     ("ssl/openssl.cnf", "the TLS library's settings"),
 ];
 
-/// Public directories of `/etc` that are shown as they are, read-only.
-const SHOWN: &[(&str, &str)] = &[
+/// Public directories of `/etc` that are copied with what is in them. Copies, because a sandbox starts faster with fewer
+/// mounts.
+const COPIED_DIRECTORIES: &[(&str, &str)] = &[
     ("alternatives", "`/usr/bin/awk` and many others are links into it"),
     ("ssl/certs", "public certificates of authorities"),
     ("ca-certificates", "the same, on other systems"),
@@ -80,7 +81,7 @@ impl HostRoot {
                 _ => {}
             }
         }
-        etc(&mut skeleton, &mut binds)?;
+        etc(&mut skeleton);
         for path in ["var", "var/log", "var/lib", "var/cache", "mnt", "srv"] {
             skeleton.directory(path);
         }
@@ -115,7 +116,7 @@ impl HostRoot {
     }
 }
 
-fn etc(skeleton: &mut Skeleton, binds: &mut Vec<(PathBuf, String)>) -> io::Result<()> {
+fn etc(skeleton: &mut Skeleton) {
     for path in ["etc", "etc/ssl", "etc/pki", "etc/pki/tls", "etc/pki/ca-trust"] {
         skeleton.directory(path);
     }
@@ -132,14 +133,9 @@ fn etc(skeleton: &mut Skeleton, binds: &mut Vec<(PathBuf, String)>) -> io::Resul
             skeleton.file(&format!("etc/{name}"), content);
         }
     }
-    for (name, _) in SHOWN {
-        let source = Path::new("/etc").join(name);
-        if source.is_dir() {
-            skeleton.directory(&format!("etc/{name}"));
-            binds.push((fs::canonicalize(source)?, format!("etc/{name}")));
-        }
+    for (name, _) in COPIED_DIRECTORIES {
+        skeleton.copy(&format!("etc/{name}"), &Path::new("/etc").join(name));
     }
-    Ok(())
 }
 
 /// Toolchains of the invoking user that live outside `/usr`: what a version manager has made the default, or its only

@@ -6,7 +6,7 @@
 use std::fs::{self, Permissions};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
-use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,9 +17,22 @@ const AGENT: u32 = 65533;
 /// Something in a skeleton.
 #[derive(Clone, Debug, Hash)]
 pub(crate) enum Item {
-    Directory { mode: u32, agent: bool },
-    File { content: Vec<u8>, mode: u32 },
-    Link { to: PathBuf },
+    Directory {
+        mode: u32,
+        agent: bool,
+    },
+    File {
+        content: Vec<u8>,
+        mode: u32,
+    },
+    Link {
+        to: PathBuf,
+    },
+    /// A copy of a public directory of the host. The stamp tells one state of it from the next.
+    Copy {
+        from: PathBuf,
+        stamp: (i64, i64),
+    },
 }
 
 /// Paths, relative to the root, and what is there. Parents come first.
@@ -86,6 +99,16 @@ impl Skeleton {
         self.add(path, Item::Link { to: to.into() });
     }
 
+    /// Copies a directory of the host, if it is there.
+    pub(crate) fn copy(&mut self, path: &str, from: &Path) {
+        if let Ok(metadata) = fs::metadata(from)
+            && metadata.is_dir()
+        {
+            let stamp = (metadata.mtime(), metadata.mtime_nsec());
+            self.add(path, Item::Copy { from: from.to_owned(), stamp });
+        }
+    }
+
     /// The directory with this content below `templates`, made if it is not there yet.
     pub(crate) fn build(
         &self,
@@ -135,10 +158,33 @@ impl Skeleton {
                     fs::set_permissions(&path, Permissions::from_mode(*mode))?;
                 }
                 Item::Link { to } => symlink(to, &path)?,
+                Item::Copy { from, .. } => copy_tree(from, &path, DEEPEST_COPY)?,
             }
         }
         Ok(())
     }
+}
+
+/// How deep copied directories may be.
+const DEEPEST_COPY: u32 = 4;
+
+/// Copies directories, links and readable files; nothing else is public.
+fn copy_tree(from: &Path, to: &Path, depth: u32) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    fs::set_permissions(to, Permissions::from_mode(0o755))?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let (source, target) = (entry.path(), to.join(entry.file_name()));
+        let kind = entry.file_type()?;
+        if kind.is_symlink() {
+            symlink(fs::read_link(source)?, target)?;
+        } else if kind.is_dir() && depth > 0 {
+            copy_tree(&source, &target, depth - 1)?;
+        } else if kind.is_file() && fs::metadata(&source)?.mode() & 0o004 != 0 {
+            fs::copy(&source, &target)?;
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
