@@ -20,7 +20,7 @@ use crate::failure::{Problem, Result};
 use crate::poller::{EventFlags, Poller, Token, Watched};
 
 /// Where stand-ins look for the socket.
-pub(crate) const SOCKET_PATH: &str = "/run/belljar/agent.sock";
+pub(crate) const SOCKET_PATH: &str = "/run/belljar/service/agent.sock";
 
 /// What a report starts with; the name and a line feed follow.
 pub(crate) const REPORT: &[u8] = b"denied ";

@@ -280,3 +280,28 @@ fn output_without_end_is_bounded() {
     child.stdout.take().unwrap().read_to_end(&mut all).unwrap();
     assert_eq!((all.len(), child.wait().unwrap().code()), (5_000_000, Some(0)));
 }
+
+#[test]
+fn a_program_outside_the_list_is_denied_by_name_and_by_path_and_recorded() {
+    let place = place!();
+    let script = "python3 -c 'print(1)'; curl x; echo $?; /usr/bin/head -c 1 /etc/passwd; echo $?";
+    place.run(&["run", "--programs", "python3,sh", "--cmd", script]).says("1\n126\n126\n").exits(0);
+    place.run(&["run", "--programs", "python3,sh", "--", "tail", "/etc/passwd"]).exits(126);
+    let audit = std::fs::read_to_string(place.state_dir().join("audit.jsonl")).unwrap();
+    for name in ["curl", "head", "tail"] {
+        let line = audit.lines().find(|line| line.contains(&format!("\"name\":\"{name}\"")));
+        assert!(line.is_some_and(|line| line.contains("program-denied")), "{name}: {audit}");
+    }
+}
+
+#[test]
+fn the_local_backend_runs_only_where_isolation_was_waived() {
+    let place = place!();
+    let waived = ["run", "--backend", "local", "--i-understand-no-isolation"];
+    let with = |more: &[&'static str]| waived.iter().chain(more).copied().collect::<Vec<_>>();
+    place.run(&["run", "--backend", "local", "--network", "full", "--", "true"]).exits(125);
+    // It has the host's network, so every promise about it is refused, the default one too.
+    place.run(&with(&["--", "true"])).exits(125);
+    place.run(&with(&["--network", "full", "--memory", "64m", "--", "true"])).exits(125);
+    place.run(&with(&["--network", "full", "--", "echo", "plain"])).says("plain\n").exits(0);
+}

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use belljar_sys::cgroup::{Cgroups, Version};
-use belljar_sys::{child, identity, message, mount};
+use belljar_sys::{child, identity, inherited, message, mount};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -42,7 +42,7 @@ pub(crate) struct Launcher {
 pub fn main(socket: i32) -> ExitCode {
     // Out of the terminal's process group: Ctrl-C is for the command, not for us.
     let _ = rustix::process::setsid();
-    let Ok(socket) = message::inherited(socket) else { return ExitCode::from(125) };
+    let Ok(socket) = inherited::take(socket) else { return ExitCode::from(125) };
     let mut server = Server { socket, launcher: None, starting: Vec::new(), stopping: Vec::new() };
     while server.turn() {}
     ExitCode::SUCCESS

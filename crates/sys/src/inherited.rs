@@ -4,12 +4,20 @@ use std::io;
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Mutex;
 
-/// Takes ownership of a descriptor that was open when the program started. Each can be taken once.
+/// Takes ownership of a descriptor that was open when the program started. Each can be taken once; of the standard
+/// three a copy is given, since they belong to everybody.
 pub fn take(descriptor: RawFd) -> io::Result<OwnedFd> {
     static TAKEN: Mutex<Vec<RawFd>> = Mutex::new(Vec::new());
     let mut taken = TAKEN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    if descriptor <= 2 || taken.contains(&descriptor) {
+    if descriptor < 0 || taken.contains(&descriptor) {
         return Err(io::ErrorKind::InvalidInput.into());
+    }
+    if descriptor <= 2 {
+        // SAFETY: the number is not negative; copying a number that is not open only fails.
+        return Ok(rustix::io::fcntl_dupfd_cloexec(
+            unsafe { BorrowedFd::borrow_raw(descriptor) },
+            3,
+        )?);
     }
     // SAFETY: the number is not negative; `fcntl` on a number that is not open only says so.
     rustix::io::fcntl_getfd(unsafe { BorrowedFd::borrow_raw(descriptor) })?;

@@ -20,19 +20,6 @@ pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?)
 }
 
-/// Takes over a descriptor that this process was started with. The number is checked; what it is, is not.
-pub fn inherited(number: std::os::fd::RawFd) -> io::Result<OwnedFd> {
-    if number < 0 {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
-    // SAFETY: the descriptor is only borrowed, for one call that fails cleanly if the number is not open.
-    let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
-    let own = rustix::io::fcntl_dupfd_cloexec(borrowed, 3)?;
-    // SAFETY: it is open (the line above succeeded) and named by our command line, so no value in here owns it.
-    drop(unsafe { <OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(number) });
-    Ok(own)
-}
-
 /// Sends one message. Blocks, or fails with `WouldBlock`, as the socket is set.
 pub fn send(socket: impl AsFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
     if bytes.len() > MAX_MESSAGE || descriptors.len() > MAX_DESCRIPTORS {

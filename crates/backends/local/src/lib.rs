@@ -53,13 +53,15 @@ impl Local {
         let directory = self.directory(&spec.id);
         fs::create_dir_all(directory.join("workspace"))?;
         let listener = std::os::unix::net::UnixListener::bind(directory.join("agent.sock"))?;
-        let program = directory.join("agent");
+        let program = directory.join("belljar-agent"); // the name under which it serves
         fs::write(&program, belljar_agent_image::AGENT)?;
         fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o700))?;
         let child = std::process::Command::new(&program)
             .arg("listen=0")
             .stdin(std::process::Stdio::from(OwnedFd::from(listener)))
             .stdout(std::process::Stdio::null())
+            // It outlives us: whoever waits for the end of our output must not wait for it.
+            .stderr(std::process::Stdio::null())
             .spawn()?;
         let identity = ProcessIdentity::of(child.id() as i32)?;
         fs::write(directory.join("process"), identity.to_text())?;
