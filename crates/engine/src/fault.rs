@@ -4,10 +4,7 @@
 //! When `BELLJAR_FAULT` names a point, reaching it ends the process with SIGKILL: nothing is flushed, no destructor
 //! runs, exactly as if the machine's operator had done it. Unset, a point costs one load.
 
-use std::sync::OnceLock;
-
-/// The environment variable that names the point to die at.
-pub const VARIABLE: &str = "BELLJAR_FAULT";
+pub use belljar_sys::fault::VARIABLE;
 
 /// All points, in the order in which a run that creates, uses and destroys a sandbox meets them.
 pub const POINTS: &[&str] = &[
@@ -38,16 +35,7 @@ pub const POINTS: &[&str] = &[
 /// Dies here if the environment asks for it.
 pub fn point(name: &'static str) {
     debug_assert!(POINTS.contains(&name), "{name} is not in the list of fault points");
-    if chosen() == Some(name) {
-        // SIGKILL to oneself cannot fail and is delivered before the call returns.
-        let _ =
-            rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
-    }
-}
-
-fn chosen() -> Option<&'static str> {
-    static CHOSEN: OnceLock<Option<String>> = OnceLock::new();
-    CHOSEN.get_or_init(|| std::env::var(VARIABLE).ok().filter(|name| !name.is_empty())).as_deref()
+    belljar_sys::fault::point(name);
 }
 
 #[cfg(test)]

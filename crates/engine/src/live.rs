@@ -1,7 +1,7 @@
 //! A sandbox that this process talks to.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
 
 use belljar_backend::{Backend, Counters};
 use belljar_policy::SandboxId;
@@ -17,8 +17,8 @@ pub(crate) struct Live {
     pub(crate) id: SandboxId,
     pub(crate) backend: Arc<dyn Backend>,
     connection: Mutex<Option<Arc<Connection>>>,
-    /// Made by this process, and nothing has run in it yet: all its counters are zero.
-    pristine: AtomicBool,
+    /// The counters when they were last looked at. All zero in a sandbox that this process has just made.
+    counted: std::sync::Mutex<Option<Counters>>,
     /// It is being destroyed: nobody connects any more.
     ended: AtomicBool,
 }
@@ -34,7 +34,7 @@ impl Live {
             id,
             backend,
             connection: Mutex::new(Some(connection)),
-            pristine: AtomicBool::new(true),
+            counted: std::sync::Mutex::new(Some(Counters::default())),
             ended: AtomicBool::new(false),
         }
     }
@@ -45,7 +45,7 @@ impl Live {
             id,
             backend,
             connection: Mutex::new(None),
-            pristine: AtomicBool::new(false),
+            counted: std::sync::Mutex::new(None),
             ended: AtomicBool::new(false),
         }
     }
@@ -84,16 +84,20 @@ impl Live {
         }
     }
 
-    /// The counters before a process runs.
+    /// The counters before a process runs: as they were last seen, so that a command need not wait for them. What was
+    /// counted since is told with the next command that asks.
     pub(crate) async fn baseline(&self) -> Counters {
-        if self.pristine.swap(false, Ordering::Relaxed) {
-            return Counters::default();
+        let known = *self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        match known {
+            Some(counters) => counters,
+            None => self.counters().await.unwrap_or_default(),
         }
-        self.counters().await.unwrap_or_default()
     }
 
     pub(crate) async fn counters(&self) -> Option<Counters> {
-        self.backend.counters(&self.id).await.ok()
+        let counters = self.backend.counters(&self.id).await.ok()?;
+        *self.counted.lock().unwrap_or_else(PoisonError::into_inner) = Some(counters);
+        Some(counters)
     }
 }
 

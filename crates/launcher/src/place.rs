@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! sandboxes/<id>/agent.sock   the agent's listening socket
-//! sandboxes/<id>/process      "pid start-time", written before the agent may run
-//! sandboxes/<id>/identity     "uid gid range": the workload's user inside, and the range of ids where there is one
+//! sandboxes/<id>/process      "pid start-time uid gid range", written before the agent may run: the first process, the
+//!                             workload's user inside, and the range of ids where there is one
 //! ids/<range> -> <cell>       ranges that are taken, and what for
 //! disks/                      empty disk images to copy; those in use have no name
 //! staging/                    a mount point, empty outside of starting sandboxes
@@ -158,7 +158,7 @@ pub(crate) fn check_id(id: &str) -> Result<()> {
 }
 
 pub(crate) fn read_process(sandbox: &OwnedFd) -> Option<ProcessIdentity> {
-    ProcessIdentity::from_text(&read(sandbox, "process")?)
+    ProcessIdentity::from_text(&read(sandbox, PROCESS)?)
 }
 
 /// The workload's user and group inside, and the sandbox's range of ids.
@@ -171,8 +171,8 @@ pub(crate) struct Identity {
 
 impl Identity {
     pub(crate) fn read(sandbox: &OwnedFd) -> Option<Self> {
-        let text = read(sandbox, "identity")?;
-        let mut words = text.split(' ');
+        let text = read(sandbox, PROCESS)?;
+        let mut words = text.split_whitespace().skip(2);
         Some(Self {
             uid: words.next()?.parse().ok()?,
             gid: words.next()?.parse().ok()?,
@@ -180,13 +180,20 @@ impl Identity {
         })
     }
 
-    pub(crate) fn write(self, sandbox: &OwnedFd) -> io::Result<()> {
+    /// Writes down which process a sandbox's first one is, and who is in it.
+    pub(crate) fn record(self, sandbox: &OwnedFd, process: ProcessIdentity) -> io::Result<()> {
         let range = self.range.map(|range| format!(" {range}")).unwrap_or_default();
-        write(sandbox, "identity", &format!("{} {}{range}", self.uid, self.gid))
+        write(
+            sandbox,
+            PROCESS,
+            &format!("{} {} {}{range}\n", process.to_text(), self.uid, self.gid),
+        )
     }
 }
 
-pub(crate) fn write(sandbox: &OwnedFd, name: &str, text: &str) -> io::Result<()> {
+const PROCESS: &str = "process";
+
+fn write(sandbox: &OwnedFd, name: &str, text: &str) -> io::Result<()> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
     let file = rustix::fs::openat(sandbox, name, flags, Mode::from_raw_mode(0o600))?;
     rustix::io::write(&file, text.as_bytes())?;

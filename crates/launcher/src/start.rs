@@ -15,7 +15,7 @@ use crate::failure::{Result, Stage};
 use crate::fault::point;
 use crate::helper::Cell;
 use crate::ids::{self, AGENT};
-use crate::place::{self, Identity};
+use crate::place::Identity;
 use crate::plan::{self, CLONE_NEWNET, CLONE_NEWUSER, NAMESPACES, Prepared};
 use crate::serve::Launcher;
 use crate::wire::{Failure, Start};
@@ -41,7 +41,6 @@ impl Launcher {
             gid: start.gid,
             range: range.as_ref().map(|(range, _)| *range),
         };
-        identity.write(&directory).stage("sandbox-directory")?;
         point("helper.range");
 
         let group = self.cgroups.group(&self.place.group, &start.id);
@@ -106,7 +105,7 @@ impl Launcher {
         };
         let child = built.plan.spawn(&options).stage("clone")?;
         point("helper.cloned");
-        self.release(start, &directory, &child)?;
+        self.release(identity, &directory, &child)?;
         point("helper.released");
         // The sandbox's process has its place; this one must not keep the cgroups busy.
         self.cgroups.enter_parent_version_1(&self.place.group).stage("cgroup-enter")?;
@@ -118,15 +117,15 @@ impl Launcher {
 
     /// What only the parent can do for the child, then lets it go on. The child is on record before it does anything
     /// that outlives it.
-    fn release(&self, start: &Start, directory: &OwnedFd, child: &Child) -> Result<()> {
+    fn release(&self, identity: Identity, directory: &OwnedFd, child: &Child) -> Result<()> {
         if !self.facts.privileged {
             let users = Mapping {
-                inside: start.uid,
+                inside: identity.uid,
                 outside: rustix::process::getuid().as_raw(),
                 count: 1,
             };
             let groups = Mapping {
-                inside: start.gid,
+                inside: identity.gid,
                 outside: rustix::process::getgid().as_raw(),
                 count: 1,
             };
@@ -134,8 +133,8 @@ impl Launcher {
                 .stage("user-namespace-map")?;
             rustix::io::write(&child.go, b"m").stage("release")?;
         }
-        let identity = ProcessIdentity::of(child.pid).stage("process-identity")?;
-        place::write(directory, "process", &identity.to_text()).stage("process-record")?;
+        let process = ProcessIdentity::of(child.pid).stage("process-identity")?;
+        identity.record(directory, process).stage("process-record")?;
         point("helper.recorded");
         rustix::io::write(&child.go, b"g").stage("release")?;
         Ok(())

@@ -1,6 +1,7 @@
 //! Processes that are found again: by number and start time, held by descriptor.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::process::{
@@ -17,8 +18,10 @@ pub struct ProcessIdentity {
 impl ProcessIdentity {
     /// The identity of a process that exists now.
     pub fn of(pid: i32) -> io::Result<Self> {
-        let stat = std::fs::read(format!("/proc/{pid}/stat"))?;
-        let start_time = start_time(&stat).ok_or(io::ErrorKind::InvalidData)?;
+        // One read of a fixed size: this is on the way of every start, and the kernel gives the line in one piece.
+        let mut buffer = [0; 1024];
+        let length = File::open(format!("/proc/{pid}/stat"))?.read(&mut buffer)?;
+        let start_time = start_time(&buffer[..length]).ok_or(io::ErrorKind::InvalidData)?;
         Ok(Self { pid, start_time })
     }
 
@@ -35,13 +38,14 @@ impl ProcessIdentity {
 
     #[must_use]
     pub fn to_text(&self) -> String {
-        format!("{} {}\n", self.pid, self.start_time)
+        format!("{} {}", self.pid, self.start_time)
     }
 
+    /// Reads the first two words; more may follow.
     #[must_use]
     pub fn from_text(text: &str) -> Option<Self> {
-        let (pid, start_time) = text.trim_end().split_once(' ')?;
-        Some(Self { pid: pid.parse().ok()?, start_time: start_time.parse().ok()? })
+        let mut words = text.split_whitespace();
+        Some(Self { pid: words.next()?.parse().ok()?, start_time: words.next()?.parse().ok()? })
     }
 }
 

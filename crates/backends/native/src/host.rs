@@ -88,17 +88,8 @@ impl HostRoot {
         skeleton.add("root", crate::skeleton::Item::Directory { mode: 0o700, agent: false });
         skeleton.link("var/tmp", "/tmp");
         skeleton.link("var/run", "/run");
-        let mut search_path: Vec<String> = [
-            "/home/user/.local/bin",
-            "/usr/local/sbin",
-            "/usr/local/bin",
-            "/usr/sbin",
-            "/usr/bin",
-            "/sbin",
-            "/bin",
-        ]
-        .map(str::to_owned)
-        .to_vec();
+        let mut search_path: Vec<String> =
+            crate::rootfs::SEARCH_PATH.iter().map(|&path| path.to_owned()).collect();
         let toolchains = toolchains();
         if !toolchains.is_empty() {
             skeleton.directory(TOOLCHAINS);

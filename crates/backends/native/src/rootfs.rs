@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::skeleton::Skeleton;
 
-/// What such a root searches for programs.
+/// Where programs are searched, in any root.
 pub(crate) const SEARCH_PATH: &[&str] = &[
     "/home/user/.local/bin",
     "/usr/local/sbin",

@@ -5,7 +5,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use belljar_backend::Counters;
 use belljar_codes::Code;
 use belljar_policy::{ProcessId, SandboxId};
 use belljar_protocol::v1::frame::Body;
@@ -53,12 +52,11 @@ pub(crate) async fn start(
 
     let begun = Instant::now();
     let patience = request.timeout.map_or(START_TIMEOUT, |t| (t + HOST_GRACE).min(START_TIMEOUT));
-    let mut baseline = Counters::default();
+    // Before it can run into a limit.
+    let baseline = live.baseline().await;
     let sent = async {
         let stream = connection.request(Body::Start(message(&process, &request)))?;
         point("exec.sent");
-        // The agent forks meanwhile; nothing can run into a limit before this is read.
-        baseline = live.baseline().await;
         match started(&stream, patience).await {
             // It may have started all the same: a new connection tells.
             Err(error) if error.is_broken() => again(inner, &live, &process, error).await,

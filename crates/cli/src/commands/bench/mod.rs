@@ -7,7 +7,7 @@ mod stats;
 
 use std::time::{Duration, Instant};
 
-use belljar_engine::{CreateRequest, Engine, ExecRequest, Program, SandboxId};
+use belljar_engine::{CreateRequest, Engine, ExecRequest, Program, SandboxId, SessionRequest};
 
 use super::Done;
 use crate::args::{BenchArgs, BenchCommand};
@@ -21,7 +21,7 @@ pub(crate) async fn bench(context: &Context, args: &BenchArgs) -> Result<Done, F
     }
 }
 
-/// A sandbox as `run --ephemeral` makes it, with all defaults.
+/// A sandbox that lasts, with all defaults.
 async fn create(engine: &Engine) -> Result<SandboxId, Failure> {
     Ok(engine.create(CreateRequest::default()).await?.id)
 }
@@ -46,13 +46,13 @@ impl Stages {
     }
 }
 
-/// Create, `true`, destroy.
+/// Create, `true`, destroy: what `run --ephemeral` does.
 async fn whole(engine: &Engine) -> Result<Stages, Failure> {
     let begun = Instant::now();
-    let id = create(engine).await?;
+    let session = engine.session(SessionRequest::Ephemeral(CreateRequest::default())).await?;
     let create = begun.elapsed();
-    let ran = exec_true(engine, &id).await;
+    let ran = exec_true(engine, &session.sandbox.id).await;
     let exec = begun.elapsed() - create;
-    engine.destroy(id.as_str()).await?;
+    session.end().await?;
     ran.map(|()| Stages { create, exec, destroy: begun.elapsed() - create - exec })
 }
