@@ -28,6 +28,9 @@ pub trait Backend: Send + Sync {
     /// The word used in flags, records and documents.
     fn name(&self) -> &'static str;
 
+    /// How strong its wall is where that does not depend on the host; `None` where only a probe can tell.
+    fn class(&self) -> Option<IsolationClass>;
+
     /// What this backend can do on this host, found by running a tiny sandbox, and why not where it cannot.
     async fn probe(&self) -> Probe;
 

@@ -12,8 +12,6 @@ use tokio::sync::OnceCell;
 
 use crate::{BackendChoice, CreateRequest, Error, Result};
 
-const LOCAL: &str = "local";
-
 pub(crate) struct Backends {
     list: Vec<Entry>,
 }
@@ -73,12 +71,14 @@ impl Backends {
 
     async fn choose_named(&self, name: &str, request: &CreateRequest) -> Result<Chosen> {
         let entry = self.entry(name)?;
-        if name == LOCAL && !request.waive_isolation {
+        if entry.isolates_nothing() && !request.waive_isolation {
             return Err(Error::new(
                 Code::IsolationNotWaived,
-                "backend `local` runs commands on the host without any isolation",
+                format!("backend `{name}` runs commands on the host without any isolation"),
             )
-            .with_remedy("leave out `--backend local`, or add `--i-understand-no-isolation`"));
+            .with_remedy(format!(
+                "leave out `--backend {name}`, or add `--i-understand-no-isolation`"
+            )));
         }
         let class = entry.class().await;
         if let Some(floor) = request.isolation_floor
@@ -104,7 +104,7 @@ impl Backends {
     async fn choose_automatically(&self, floor: Option<IsolationClass>) -> Result<Chosen> {
         let mut candidates = Vec::new();
         let mut refused = Vec::new();
-        for entry in self.list.iter().filter(|entry| entry.backend.name() != LOCAL) {
+        for entry in self.list.iter().filter(|entry| !entry.isolates_nothing()) {
             let class = entry.class().await;
             if floor.is_none_or(|floor| satisfies(class, floor)) {
                 candidates.push((entry, class));
@@ -149,13 +149,15 @@ impl Entry {
         self.probe.get_or_init(|| self.backend.probe()).await
     }
 
-    /// Two backends always have the class they have; others depend on what the host gives them to run on.
     async fn class(&self) -> IsolationClass {
-        match self.backend.name() {
-            LOCAL => IsolationClass::None,
-            "native" => IsolationClass::Namespace,
-            _ => self.probe().await.class,
+        match self.backend.class() {
+            Some(class) => class,
+            None => self.probe().await.class,
         }
+    }
+
+    fn isolates_nothing(&self) -> bool {
+        self.backend.class() == Some(IsolationClass::None)
     }
 }
 

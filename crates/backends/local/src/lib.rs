@@ -76,6 +76,10 @@ impl Backend for Local {
         "local"
     }
 
+    fn class(&self) -> Option<IsolationClass> {
+        Some(IsolationClass::None)
+    }
+
     async fn probe(&self) -> Probe {
         Probe {
             backend: self.name().to_owned(),

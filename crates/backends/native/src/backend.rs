@@ -168,6 +168,10 @@ impl Backend for Native {
         "native"
     }
 
+    fn class(&self) -> Option<IsolationClass> {
+        Some(IsolationClass::Namespace)
+    }
+
     async fn probe(&self) -> Probe {
         let mut probe = Probe {
             backend: self.name().to_owned(),

@@ -72,6 +72,10 @@ impl Backend for FakeBackend {
         self.name
     }
 
+    fn class(&self) -> Option<IsolationClass> {
+        (self.name == "local").then_some(IsolationClass::None)
+    }
+
     async fn probe(&self) -> Probe {
         self.probes.fetch_add(1, Ordering::Relaxed);
         Probe {
