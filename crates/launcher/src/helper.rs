@@ -24,6 +24,9 @@ use crate::wire::{Answer, Failure, Start};
 /// How many helpers there are. Two starts may come at once, and a third helper is getting ready meanwhile.
 const RESERVE: usize = 3;
 
+/// How nice a process is that works ahead or behind of what somebody waits for.
+pub(crate) const BACKGROUND: i32 = 10;
+
 /// A helper, waiting or at work.
 pub(crate) struct Helper {
     pub(crate) socket: OwnedFd,
@@ -171,10 +174,12 @@ impl Launcher {
     fn help(&mut self, socket: &OwnedFd, cells: &str) {
         let mut buffer = vec![0; message::MAX_MESSAGE];
         for number in 1u64.. {
+            self.yield_to_others(true);
             let prepared = self.prepare_cell(&format!("{cells}{number}"));
             let Ok((length @ 1.., descriptors)) = message::receive(socket, &mut buffer) else {
                 return;
             };
+            self.yield_to_others(false);
             let answer = prepared.and_then(|cell| {
                 let start: Start =
                     postcard::from_bytes(&buffer[..length]).map_err(|_| malformed())?;
@@ -188,6 +193,14 @@ impl Launcher {
             if message::send(socket, &bytes, &[]).is_err() || failed {
                 return;
             }
+        }
+    }
+
+    /// Preparing ahead must not slow down what somebody waits for. Only with privilege can the way back be taken.
+    fn yield_to_others(&self, yielding: bool) {
+        if self.facts.privileged {
+            let _ =
+                rustix::process::setpriority_process(None, if yielding { BACKGROUND } else { 0 });
         }
     }
 

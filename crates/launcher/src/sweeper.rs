@@ -24,6 +24,7 @@ impl Sweeper {
             Forked::Parent { pidfd, .. } => Ok(Self { socket: ours, pidfd }),
             Forked::Child => {
                 drop(ours);
+                let _ = rustix::process::setpriority_process(None, crate::helper::BACKGROUND);
                 let mut buffer = [0; 8];
                 while place.empty_trash_once() {}
                 // What arrives is dropped right there, and with it goes what it held.
