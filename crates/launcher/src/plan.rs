@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 
-use belljar_sys::child::{FsOption, Groups, Plan, Slot, Source, Step, Strings};
+use belljar_sys::child::{FsOption, Plan, Slot, Source, Step, Strings};
 use belljar_sys::uapi::{
     MOUNT_ATTR_NODEV, MOUNT_ATTR_NOEXEC, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY,
 };
@@ -361,7 +361,7 @@ impl Builder<'_> {
                 descriptor: namespace.as_raw_fd(),
                 kind: CLONE_NEWUSER,
             });
-            self.push(Step::Become { uid: AGENT, gid: AGENT, groups: Groups::Drop });
+            self.push(Step::Become { uid: AGENT, gid: AGENT });
         }
         self.push(Step::Capabilities { keep: AGENT_CAPABILITIES });
         self.push(Step::NoNewPrivileges);

@@ -133,19 +133,10 @@ pub enum Step {
     Affinity {
         mask: u64,
     },
-    Priority {
-        nice: i32,
-    },
-    Limit {
-        resource: u32,
-        soft: u64,
-        hard: u64,
-    },
-    /// Becomes this user and group, with no supplementary groups where that can be changed.
+    /// Becomes this user and group, with no supplementary groups.
     Become {
         uid: u32,
         gid: u32,
-        groups: Groups,
     },
     /// Keeps exactly these capabilities, across `exec` too.
     Capabilities {
@@ -164,13 +155,6 @@ pub enum Step {
         arguments: Strings,
         environment: Strings,
     },
-}
-
-/// Whether supplementary groups can be dropped (not in a user namespace where `setgroups` is denied).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Groups {
-    Drop,
-    Keep,
 }
 
 /// Strings laid out as `exec` wants them.
@@ -481,18 +465,8 @@ fn execute(step: &Step, slots: &mut [RawFd; SLOTS], go: RawFd) -> Result<(), i32
             libc::SYS_sched_setaffinity,
             [0, size_of::<u64>(), ptr::from_ref(mask) as usize, 0, 0],
         )),
-        Step::Priority { nice } => done(call(
-            libc::SYS_setpriority,
-            [libc::PRIO_PROCESS as usize, 0, *nice as usize, 0, 0],
-        )),
-        Step::Limit { resource, soft, hard } => {
-            let limit = [*soft, *hard];
-            done(call(libc::SYS_prlimit64, [0, *resource as usize, limit.as_ptr() as usize, 0, 0]))
-        }
-        Step::Become { uid, gid, groups } => {
-            if *groups == Groups::Drop {
-                call(libc::SYS_setgroups, [0, 0, 0, 0, 0])?;
-            }
+        Step::Become { uid, gid } => {
+            call(libc::SYS_setgroups, [0, 0, 0, 0, 0])?;
             let (uid, gid) = (*uid as usize, *gid as usize);
             call(libc::SYS_setresgid, [gid, gid, gid, 0, 0])?;
             done(call(libc::SYS_setresuid, [uid, uid, uid, 0, 0]))
@@ -692,8 +666,6 @@ impl Step {
             Self::JoinNamespace { .. } => ("join-namespace", None),
             Self::LoopbackUp => ("loopback-up", None),
             Self::Affinity { .. } => ("affinity", None),
-            Self::Priority { .. } => ("priority", None),
-            Self::Limit { .. } => ("limit", None),
             Self::Become { .. } => ("become", None),
             Self::Capabilities { .. } => ("capabilities", None),
             Self::NoNewPrivileges => ("no-new-privileges", None),

@@ -80,12 +80,6 @@ impl Cgroups {
 }
 
 impl Group<'_> {
-    /// Makes the directories and sets the limits. On error the caller removes the group.
-    pub fn create(&self, limits: &Limits) -> io::Result<()> {
-        self.make_directories(None)?;
-        self.limit(limits)
-    }
-
     /// Makes only the version 1 directories, without limits, to be given another name by [`Self::adopt`].
     pub fn create_version_1(&self) -> io::Result<()> {
         self.make_directories(Some(Version::V1))
@@ -336,7 +330,8 @@ mod tests {
         let group = cgroups.group("parent", "one");
         let limits =
             Limits { memory_bytes: Some(1 << 29), cpu_millis: Some(1500), pids: Some(256) };
-        group.create(&limits).unwrap();
+        group.adopt("nobody").unwrap();
+        group.limit(&limits).unwrap();
         let read =
             |file: &str| fs::read_to_string(root.path().join("parent/one").join(file)).unwrap();
         assert_eq!(read("memory.max"), "536870912");
@@ -348,7 +343,7 @@ mod tests {
     fn version_2_counters_are_read_from_events() {
         let (root, cgroups) = recorded_version_2();
         let group = cgroups.group("parent", "one");
-        group.create(&Limits::default()).unwrap();
+        group.adopt("nobody").unwrap();
         let write = |file: &str, text: &str| {
             fs::write(root.path().join("parent/one").join(file), text).unwrap();
         };
@@ -365,8 +360,8 @@ mod tests {
     fn groups_are_listed_and_removal_of_nothing_succeeds() {
         let (_root, cgroups) = recorded_version_2();
         assert!(cgroups.group("parent", "never").remove().is_ok());
-        cgroups.group("parent", "one").create(&Limits::default()).unwrap();
-        cgroups.group("parent", "two").create(&Limits::default()).unwrap();
+        cgroups.group("parent", "one").adopt("nobody").unwrap();
+        cgroups.group("parent", "two").adopt("nobody").unwrap();
         assert_eq!(cgroups.groups("parent"), ["one", "two"]);
     }
 }
