@@ -79,6 +79,22 @@ codes! {
     FileDenied => "file-denied",
     /// A file operation inside the sandbox failed.
     FileFailed => "file-failed",
+    /// The process has ended, so nothing can be sent to it.
+    ProcessEnded => "process-ended",
+    /// There is no tenant of that name.
+    TenantNotFound => "tenant-not-found",
+    /// A tenant of that name exists already.
+    TenantExists => "tenant-exists",
+    /// There is no API key of that id.
+    KeyNotFound => "key-not-found",
+    /// There is no webhook of that id.
+    WebhookNotFound => "webhook-not-found",
+    /// There is no snapshot of that id.
+    SnapshotNotFound => "snapshot-not-found",
+    /// There is nothing at this address of the API.
+    RouteNotFound => "route-not-found",
+    /// An archive has entries that are never extracted, or is larger than the limits allow.
+    ArchiveRefused => "archive-refused",
     /// The sandbox has no workspace layer to show, apply or discard.
     LayerNotFound => "layer-not-found",
     /// The workspace changed on the host in a way that conflicts with the layer.
@@ -99,6 +115,26 @@ codes! {
     ArgumentsTooLarge => "arguments-too-large",
     /// A command of `--ensure` failed, so the sandbox was not made ready.
     EnsureFailed => "ensure-failed",
+
+    // --- who is asking ---
+    /// The request carries no identity, or one that is wrong, expired or revoked.
+    Unauthenticated => "unauthenticated",
+    /// The caller is known but its key does not allow this.
+    PermissionDenied => "permission-denied",
+    /// A signed token is missing, malformed, expired or was made for something else.
+    TokenInvalid => "token-invalid",
+    /// The tenant's quota does not allow this.
+    QuotaExceeded => "quota-exceeded",
+    /// The caller sent more requests in a second than its tenant may.
+    RateLimited => "rate-limited",
+    /// The idempotency key was used before for another request.
+    IdempotencyConflict => "idempotency-conflict",
+    /// A request, header or message is larger than the server takes.
+    RequestTooLarge => "request-too-large",
+    /// This method is not known at this address of the API.
+    MethodNotAllowed => "method-not-allowed",
+    /// The body of a request is of a kind that this address does not take.
+    UnsupportedMediaType => "unsupported-media-type",
 
     // --- limits reached ---
     /// The memory limit was reached and the kernel killed a process of the sandbox.
@@ -137,6 +173,14 @@ codes! {
     StateFailed => "state-failed",
     /// The state directory belongs to a newer version of Belljar.
     StateTooNew => "state-too-new",
+    /// There is no server at that address, or it does not answer.
+    ServerUnreachable => "server-unreachable",
+    /// Another server serves this state directory.
+    ServerRunning => "server-running",
+    /// The server is shutting down and takes no new work.
+    ServerStopping => "server-stopping",
+    /// The audit log was changed after it was written, or a part of it is missing.
+    AuditBroken => "audit-broken",
     /// The operation was interrupted.
     Interrupted => "interrupted",
     /// A bug in Belljar.
