@@ -5,7 +5,9 @@
 
 use anyhow::{Result, bail};
 use prost_types::field_descriptor_proto::{Label, Type};
-use prost_types::{DescriptorProto, EnumDescriptorProto, FileDescriptorSet};
+use prost_types::{
+    DescriptorProto, EnumDescriptorProto, FileDescriptorSet, ServiceDescriptorProto,
+};
 
 /// Sorted lines such as `message Start 9 timeout_ms uint64`.
 pub(crate) fn listing(files: &FileDescriptorSet) -> String {
@@ -16,6 +18,9 @@ pub(crate) fn listing(files: &FileDescriptorSet) -> String {
         }
         for enumeration in &file.enum_type {
             list_enum("", enumeration, &mut lines);
+        }
+        for service in &file.service {
+            list_service(service, &mut lines);
         }
     }
     lines.sort();
@@ -69,6 +74,19 @@ fn list_enum(prefix: &str, enumeration: &EnumDescriptorProto, lines: &mut Vec<Li
     lines.push((name.clone(), None, String::new()));
     for value in &enumeration.value {
         lines.push((name.clone(), Some(value.number()), value.name().to_owned()));
+    }
+}
+
+fn list_service(service: &ServiceDescriptorProto, lines: &mut Vec<Line>) {
+    let streamed = |streaming, name: &str| {
+        let stream = if streaming { "stream " } else { "" };
+        format!("{stream}{}", name.trim_start_matches('.'))
+    };
+    for method in &service.method {
+        let input = streamed(method.client_streaming(), method.input_type());
+        let output = streamed(method.server_streaming(), method.output_type());
+        let text = format!("service {}.{}({input}) -> {output}", service.name(), method.name());
+        lines.push((text, None, String::new()));
     }
 }
 

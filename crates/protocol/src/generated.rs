@@ -4,7 +4,10 @@
 pub struct Frame {
     #[prost(uint64, tag = "1")]
     pub stream: u64,
-    #[prost(oneof = "frame::Body", tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 50")]
+    #[prost(
+        oneof = "frame::Body",
+        tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 50"
+    )]
     pub body: ::core::option::Option<frame::Body>,
 }
 /// Nested message and enum types in `Frame`.
@@ -95,8 +98,6 @@ pub mod frame {
         Event(super::Event),
     }
 }
-// ---- connection -------------------------------------------------------------------------------------------------
-
 /// First frame from the host.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Hello {
@@ -126,7 +127,10 @@ pub struct Configure {
     #[prost(message, optional, tag = "2")]
     pub user: ::core::option::Option<User>,
     #[prost(btree_map = "string, string", tag = "3")]
-    pub environment: ::prost::alloc::collections::BTreeMap<::prost::alloc::string::String, ::prost::alloc::string::String>,
+    pub environment: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
     #[prost(bytes = "vec", tag = "4")]
     pub working_directory: ::prost::alloc::vec::Vec<u8>,
     #[prost(message, repeated, tag = "5")]
@@ -205,7 +209,17 @@ pub struct LandlockRule {
 }
 /// Nested message and enum types in `LandlockRule`.
 pub mod landlock_rule {
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
     #[repr(i32)]
     pub enum Access {
         ReadExecute = 0,
@@ -270,13 +284,9 @@ pub struct Done {
     pub size: u64,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct Ping {
-}
+pub struct Ping {}
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct Pong {
-}
-// ---- processes --------------------------------------------------------------------------------------------------
-
+pub struct Pong {}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Start {
     /// the durable id, chosen by the host
@@ -284,7 +294,10 @@ pub struct Start {
     pub process: ::prost::alloc::string::String,
     /// Added to (and winning over) Configure.environment.
     #[prost(btree_map = "string, string", tag = "4")]
-    pub environment: ::prost::alloc::collections::BTreeMap<::prost::alloc::string::String, ::prost::alloc::string::String>,
+    pub environment: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
     /// empty: the configured one
     #[prost(bytes = "vec", tag = "5")]
     pub working_directory: ::prost::alloc::vec::Vec<u8>,
@@ -414,8 +427,7 @@ pub mod exited {
     }
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct Closed {
-}
+pub struct Closed {}
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Kill {
     #[prost(string, tag = "1")]
@@ -427,7 +439,17 @@ pub struct Kill {
 }
 /// Nested message and enum types in `Kill`.
 pub mod kill {
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
     #[repr(i32)]
     pub enum Scope {
         Leader = 0,
@@ -483,8 +505,7 @@ pub struct Forget {
     pub process: ::prost::alloc::string::String,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct ListProcesses {
-}
+pub struct ListProcesses {}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ProcessList {
     #[prost(message, repeated, tag = "1")]
@@ -510,8 +531,7 @@ pub struct ProcessState {
     pub stderr_end: u64,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct Usage {
-}
+pub struct Usage {}
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct UsageReport {
     #[prost(uint32, tag = "1")]
@@ -565,7 +585,17 @@ pub struct WriteFile {
 }
 /// Nested message and enum types in `WriteFile`.
 pub mod write_file {
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
     #[repr(i32)]
     pub enum Mode {
         Truncate = 0,
@@ -715,7 +745,17 @@ pub struct Change {
 }
 /// Nested message and enum types in `Change`.
 pub mod change {
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
     #[repr(i32)]
     pub enum What {
         Created = 0,
@@ -753,8 +793,6 @@ pub mod change {
         }
     }
 }
-// ---- events -----------------------------------------------------------------------------------------------------
-
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Event {
     #[prost(oneof = "event::What", tags = "1, 2")]
@@ -845,10 +883,6 @@ impl Channel {
         }
     }
 }
-// ---- files ------------------------------------------------------------------------------------------------------
-// Done by a short-lived worker with the workload's own identity (user, no capabilities), so the kernel decides what a
-// path may reach. Relative paths start at the working directory.
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum Root {

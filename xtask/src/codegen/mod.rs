@@ -1,9 +1,12 @@
-//! Generates `crates/protocol/src/generated.rs` and `crates/protocol/schema/v1.txt` from `agent.proto`, and the page of
-//! error codes from their registry.
+//! Generates what is checked in: wire types of the agent protocol and of the public API, frozen listings of both, and
+//! the page of error codes.
 //!
 //! The results are checked in, so that building the product needs neither protoc nor this crate.
 
-use crate::schema;
+mod agent;
+mod api;
+mod lint;
+
 use anyhow::{Context, Result, bail};
 use std::path::Path;
 
@@ -14,30 +17,8 @@ pub(crate) enum Mode {
 }
 
 pub(crate) fn run(root: &Path, mode: Mode) -> Result<()> {
-    let protocol = root.join("crates/protocol");
-    let descriptors = protox::compile(["agent.proto"], [protocol.join("proto")])
-        .context("compile agent.proto")?;
-
-    let frozen_path = protocol.join("schema/v1.txt");
-    let frozen = std::fs::read_to_string(&frozen_path).unwrap_or_default();
-    let listing = schema::listing(&descriptors);
-    schema::check_compatible(&frozen, &listing)?;
-
-    let modules = prost_build::Config::new()
-        // Ordered maps make encoding deterministic, and need no random hasher in the agent.
-        .btree_map(["."])
-        .generate(
-            descriptors
-                .file
-                .into_iter()
-                .map(|file| (prost_build::Module::from_protobuf_package_name(file.package()), file))
-                .collect(),
-        )
-        .context("generate Rust types")?;
-    let code = modules.into_values().collect::<Vec<_>>().concat();
-
-    put(&protocol.join("src/generated.rs"), &format!("{HEADER}{code}"), mode)?;
-    put(&frozen_path, &listing, mode)?;
+    agent::run(root, mode)?;
+    api::run(root, mode)?;
     put(&root.join("docs/reference/errors.md"), &error_page(), mode)
 }
 
@@ -52,9 +33,6 @@ fn error_page() -> String {
     page
 }
 
-const HEADER: &str =
-    "// Generated from proto/agent.proto by `cargo run -p xtask -- codegen`; do not edit.\n";
-
 /// Writes `content`, or in check mode fails when the file has anything else in it.
 fn put(path: &Path, content: &str, mode: Mode) -> Result<()> {
     let current = std::fs::read_to_string(path).unwrap_or_default();
@@ -64,6 +42,8 @@ fn put(path: &Path, content: &str, mode: Mode) -> Result<()> {
     match mode {
         Mode::Check => bail!("{} is stale; run `cargo run -p xtask -- codegen`", path.display()),
         Mode::Write => {
+            let above = path.parent().context("a file has a directory")?;
+            std::fs::create_dir_all(above)?;
             std::fs::write(path, content).with_context(|| format!("write {}", path.display()))?;
             println!("wrote {}", path.display());
             Ok(())

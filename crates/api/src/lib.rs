@@ -1,0 +1,17 @@
+//! The public API: messages and services generated from `api/proto`, and their JSON form.
+//!
+//! Each message serialises to the JSON that REST answers with and `--json` prints, so that one shape has one
+//! definition. Nothing else is here: who may call what is the server's, where a server is found is the client's.
+
+#![forbid(unsafe_code)]
+
+mod json;
+pub mod problem;
+
+/// Version 1 of the API.
+#[allow(clippy::all, clippy::pedantic, missing_docs, unused_qualifications, unreachable_pub)]
+pub mod v1 {
+    include!("generated.rs");
+}
+
+pub use json::rfc3339;
