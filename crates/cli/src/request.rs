@@ -122,7 +122,7 @@ pub(crate) fn create_request(
         ensure: args.ensure.clone(),
         labels: labels(&args.label)?,
         timeout: timeout(settings)?,
-        same_shape: false,
+        ..CreateRequest::default()
     })
 }
 

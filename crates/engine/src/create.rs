@@ -7,14 +7,14 @@
 use std::sync::Arc;
 
 use belljar_codes::Code;
-use belljar_policy::SandboxName;
+use belljar_policy::{SandboxName, TenantId};
 
 use crate::agent::{AgentError, Connection, Identity, configuration};
 use crate::engine::Inner;
 use crate::fault::point;
 use crate::live::{Live, reporter};
 use crate::plan::{Plan, network_enforcement};
-use crate::store::{Details, End, EnforcementRecord, SandboxRecord, State, Step};
+use crate::store::{End, EnforcementRecord, SandboxRecord, State, Step};
 use crate::time::{duration_ms, now_ms};
 use crate::transition::release;
 use crate::{CreateRequest, Error, Result};
@@ -30,6 +30,7 @@ pub(crate) enum Life {
 
 pub(crate) async fn create(
     inner: &Arc<Inner>,
+    tenant: &TenantId,
     request: &CreateRequest,
     plan: Plan,
     life: Life,
@@ -41,6 +42,7 @@ pub(crate) async fn create(
     let now = now_ms();
     let mut record = SandboxRecord {
         id: id.clone(),
+        tenant: tenant.clone(),
         name: request.name.as_ref().map(SandboxName::as_str).map(str::to_owned),
         backend: plan.backend.name().to_owned(),
         state: State::Creating,
@@ -50,13 +52,14 @@ pub(crate) async fn create(
         used_at: now,
         idle_ms: plan.idle.map(duration_ms),
         hard_ms: request.hard_limit.map(duration_ms),
+        hard_from: now,
         failure: None,
         details: plan.details(request, &[]),
     };
     inner.store.reserve(&record).await?;
     point("create.reserved");
 
-    match build(inner, request, plan, life, &mut record.details).await {
+    match build(inner, request, plan, life, &mut record).await {
         Ok(live) => {
             inner.remember(live);
             record.state = State::Ready;
@@ -81,7 +84,7 @@ async fn build(
     request: &CreateRequest,
     plan: Plan,
     life: Life,
-    details: &mut Details,
+    record: &mut SandboxRecord,
 ) -> Result<Live> {
     let id = plan.id().clone();
     point("create.starting");
@@ -90,6 +93,7 @@ async fn build(
     let running = backend.start(spec).await.map_err(not_started)?;
     point("create.starting.done");
 
+    let details = &mut record.details;
     details.network_enforcement = network_enforcement(&running.enforcement);
     details.enforcement = running.enforcement.iter().map(EnforcementRecord::from).collect();
     details.class = class.as_str().to_owned();
@@ -116,7 +120,7 @@ async fn build(
 
     inner.store.ready(&id).await?;
     point("create.ready");
-    Ok(Live::started(id, backend, connection))
+    Ok(Live::started(id, record.tenant.clone(), backend, connection))
 }
 
 /// A failure of the machinery is named after what the caller wanted; a refusal speaks for itself.

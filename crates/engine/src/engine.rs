@@ -20,13 +20,17 @@ use crate::live::Live;
 use crate::log::{LogReader, Offsets};
 use crate::plan::Plan;
 use crate::presence::Presence;
+use crate::query::Place;
 use crate::state_dir::StateDirectory;
-use crate::store::{End, SandboxRecord, SqliteStore, State, Store, Which};
+use crate::store::{End, Listing, ProcessRecord, SandboxRecord, SqliteStore, State, Store};
 use crate::{
     Artifact, CreateRequest, EngineOptions, Error, ExecRequest, Explanation, LayerChange,
-    LeakReport, Process, ProcessInfo, Result, Sandbox, Session, SessionRequest, TemplateInfo,
+    LeakReport, Page, Process, ProcessInfo, ProcessQuery, Result, Sandbox, SandboxQuery, Scope,
+    Session, SessionRequest, TemplateInfo,
 };
-use crate::{artifacts, ensure, explain, layer, leaks, process, recovery, session, template};
+use crate::{
+    artifacts, ensure, explain, layer, leaks, process, query, recovery, session, template,
+};
 
 /// Removing a sandbox takes milliseconds, unless something in it cannot be killed; the next command then goes on.
 const CLOSING: Duration = Duration::from_secs(10);
@@ -34,10 +38,12 @@ const CLOSING: Duration = Duration::from_secs(10);
 /// A few hundred ends make a megabyte or so of write-ahead log.
 const MAINTAIN_EVERY: u32 = 128;
 
-/// A door to everything below one state directory. Cheap to clone; all clones are the same engine.
+/// A door to everything below one state directory that its scope lets see. Cheap to clone; all clones are the same
+/// engine.
 #[derive(Clone)]
 pub struct Engine {
     inner: Arc<Inner>,
+    scope: Scope,
 }
 
 pub(crate) struct Inner {
@@ -79,7 +85,24 @@ impl Engine {
                 tracing::warn!(%error, "looking after the state directory failed");
             }
         });
-        Ok(Self { inner })
+        Ok(Self { inner, scope: Scope::All })
+    }
+
+    /// The same engine as a caller sees it: what lies outside its scope does not exist.
+    #[must_use]
+    pub fn scoped(&self, scope: Scope) -> Self {
+        Self { inner: Arc::clone(&self.inner), scope }
+    }
+
+    #[must_use]
+    pub fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    /// The directory that all of it is in.
+    #[must_use]
+    pub fn state_dir(&self) -> &Path {
+        self.inner.directory.root()
     }
 
     /// What a request would give, with every rule and its mechanism. Nothing is made.
@@ -91,10 +114,11 @@ impl Engine {
     ///
     /// Where a command of `ensure` fails, the sandbox stays and the error says so.
     pub async fn create(&self, request: CreateRequest) -> Result<Sandbox> {
-        let inner = Arc::clone(&self.inner);
+        self.scope.may_create()?;
+        let (inner, tenant) = (Arc::clone(&self.inner), self.scope.tenant());
         to_the_end(async move {
             let plan = Plan::new(&inner, &request).await?;
-            let record = create(&inner, &request, plan, Life::Lasting).await?;
+            let record = create(&inner, &tenant, &request, plan, Life::Lasting).await?;
             ensure::ensure(&inner, &record.id, &request.ensure).await?;
             Ok(record.into())
         })
@@ -103,26 +127,34 @@ impl Engine {
 
     /// The sandbox of a run; see [`SessionRequest`].
     pub async fn session(&self, request: SessionRequest) -> Result<Session> {
-        let inner = Arc::clone(&self.inner);
-        to_the_end(async move { session::session(&inner, request).await }).await
+        let (inner, scope) = (Arc::clone(&self.inner), self.scope.clone());
+        to_the_end(async move { session::session(&inner, &scope, request).await }).await
     }
 
-    /// All sandboxes that have not ended, oldest first.
-    pub async fn list(&self) -> Result<Vec<Sandbox>> {
-        recovery::sweep(&self.inner).await?;
-        let records = self.inner.store.sandboxes(Which::Live).await?;
-        Ok(records.into_iter().map(Sandbox::from).collect())
+    /// The sandboxes that the query means, oldest first.
+    pub async fn list(&self, query: &SandboxQuery) -> Result<Page<Sandbox>> {
+        let (after, limit) = (query::after(query.after.as_deref())?, query::limit(query.limit)?);
+        // The pages that follow show what the first one found.
+        if after.is_none() {
+            recovery::sweep(&self.inner).await?;
+        }
+        let listing = Listing { scope: &self.scope, query, after, limit };
+        let records = self.inner.store.list(&listing).await?;
+        Ok(query::page(records, limit, |last| Place {
+            at: last.created_at,
+            id: last.id.to_string(),
+        }))
     }
 
     /// One sandbox, by name or id. By id, also one that has ended.
     pub async fn inspect(&self, reference: &str) -> Result<Sandbox> {
-        let record = self.inner.find(reference).await?;
+        let record = self.find(reference).await?;
         if record.state == State::Ready {
             let backend = self.inner.backends.get(&record.backend)?;
             if !backend.is_alive(&record.id).await? {
                 let end = End::Destroyed(Some("its agent is gone".to_owned()));
                 destroy(&self.inner, &record.id, end).await?;
-                return Ok(self.inner.find(record.id.as_str()).await?.into());
+                return Ok(self.find(record.id.as_str()).await?.into());
             }
         }
         Ok(record.into())
@@ -130,38 +162,46 @@ impl Engine {
 
     /// Destroys a sandbox from any state. Destroying one again by its id is fine.
     pub async fn destroy(&self, reference: &str) -> Result<()> {
-        let id = self.inner.find(reference).await?.id;
+        let id = self.find(reference).await?.id;
         let inner = Arc::clone(&self.inner);
         to_the_end(async move { destroy(&inner, &id, End::Destroyed(None)).await }).await
     }
 
     /// Starts a command. Returns once it runs; a command that cannot be started is an error with its own code.
     pub async fn exec(&self, id: &SandboxId, request: ExecRequest) -> Result<Process> {
+        self.visible(id).await?;
         let (inner, id) = (Arc::clone(&self.inner), id.clone());
         to_the_end(async move { process::start(&inner, &id, request).await }).await
     }
 
     /// Attends to a process that runs and that nobody attends to.
     pub async fn attach(&self, process: &ProcessId) -> Result<Process> {
+        self.find_process(process).await?;
         process::attach(&self.inner, process).await
     }
 
-    /// Records of processes: of one sandbox, or of all; newest first.
-    pub async fn processes(&self, sandbox: Option<&SandboxId>) -> Result<Vec<ProcessInfo>> {
-        let records = self.inner.store.processes(sandbox).await?;
-        Ok(records.into_iter().map(ProcessInfo::from).collect())
+    /// Records of the processes that the query means, newest first.
+    pub async fn processes(&self, query: &ProcessQuery) -> Result<Page<ProcessInfo>> {
+        let (after, limit) = (query::after(query.after.as_deref())?, query::limit(query.limit)?);
+        let sandbox = match &query.sandbox {
+            Some(reference) => Some(self.find(reference).await?.id),
+            None => None,
+        };
+        let listing = Listing { scope: &self.scope, query, after, limit };
+        let records = self.inner.store.processes(sandbox.as_ref(), &listing).await?;
+        Ok(query::page(records, limit, |last| Place {
+            at: last.started_at,
+            id: last.id.to_string(),
+        }))
     }
 
     pub async fn process(&self, id: &ProcessId) -> Result<ProcessInfo> {
-        let record = self.inner.store.process(id).await?;
-        record
-            .map(ProcessInfo::from)
-            .ok_or_else(|| Error::new(Code::ProcessNotFound, format!("there is no process `{id}`")))
+        Ok(self.find_process(id).await?.into())
     }
 
     /// Reads a process's log from the given offsets on.
     pub async fn log(&self, process: &ProcessId, from: Offsets) -> Result<LogReader> {
-        self.process(process).await?;
+        self.find_process(process).await?;
         Ok(LogReader::new(&self.inner.directory.process(process), from))
     }
 
@@ -177,6 +217,7 @@ impl Engine {
 
     /// The sandbox's files.
     pub async fn files(&self, id: &SandboxId) -> Result<Files> {
+        self.visible(id).await?;
         let live = self.inner.live(id).await?;
         Ok(Files::new(live.connection(&self.inner).await?))
     }
@@ -188,19 +229,21 @@ impl Engine {
 
     /// What the sandbox changed in its workspace layer.
     pub async fn diff(&self, reference: &str) -> Result<Vec<LayerChange>> {
-        layer::diff(&self.inner, reference).await
+        layer::diff(&self.inner, &self.scope, reference).await
     }
 
     /// Writes the changes of the workspace layer to the host's directory and empties the layer.
     pub async fn apply(&self, reference: &str) -> Result<Vec<LayerChange>> {
-        let (inner, reference) = (Arc::clone(&self.inner), reference.to_owned());
-        to_the_end(async move { layer::apply(&inner, &reference).await }).await
+        let (inner, scope) = (Arc::clone(&self.inner), self.scope.clone());
+        let reference = reference.to_owned();
+        to_the_end(async move { layer::apply(&inner, &scope, &reference).await }).await
     }
 
     /// Empties the workspace layer; returns what was lost by that.
     pub async fn discard(&self, reference: &str) -> Result<Vec<LayerChange>> {
-        let (inner, reference) = (Arc::clone(&self.inner), reference.to_owned());
-        to_the_end(async move { layer::discard(&inner, &reference).await }).await
+        let (inner, scope) = (Arc::clone(&self.inner), self.scope.clone());
+        let reference = reference.to_owned();
+        to_the_end(async move { layer::discard(&inner, &scope, &reference).await }).await
     }
 
     pub async fn templates(&self) -> Result<Vec<TemplateInfo>> {
@@ -215,6 +258,30 @@ impl Engine {
     /// Looks for what no sandbox owns any more; removes it if asked to.
     pub async fn leaks(&self, fix: bool) -> Result<LeakReport> {
         leaks::leaks(&self.inner, fix).await
+    }
+
+    /// The sandbox with that id or name, if it is in scope.
+    pub(crate) async fn find(&self, reference: &str) -> Result<SandboxRecord> {
+        self.inner.find(&self.scope, reference).await
+    }
+
+    /// Refuses an id that is out of scope as if it did not exist.
+    pub(crate) async fn visible(&self, id: &SandboxId) -> Result<()> {
+        if self.scope == Scope::All {
+            return Ok(());
+        }
+        match self.inner.store.tenant_of(id).await? {
+            Some(tenant) if self.scope.sees(&tenant, id) => Ok(()),
+            _ => Err(Error::sandbox_not_found(id.as_str())),
+        }
+    }
+
+    /// The process with that id, if it is in scope.
+    pub(crate) async fn find_process(&self, id: &ProcessId) -> Result<ProcessRecord> {
+        let record = self.inner.store.process(id).await?;
+        record
+            .filter(|record| self.scope.sees(&record.tenant, &record.sandbox))
+            .ok_or_else(|| Error::new(Code::ProcessNotFound, format!("there is no process `{id}`")))
     }
 
     /// Waits until work in the background is done, up to ten seconds, and lets go of the backends' helpers. Sandboxes stay.
@@ -243,16 +310,17 @@ impl Inner {
         self.home.as_deref()
     }
 
-    /// The sandbox with that id, or the live one with that name.
-    pub(crate) async fn find(&self, reference: &str) -> Result<SandboxRecord> {
+    /// The sandbox with that id, or the live one of the scope's tenant with that name.
+    pub(crate) async fn find(&self, scope: &Scope, reference: &str) -> Result<SandboxRecord> {
+        let in_scope = |record: &SandboxRecord| scope.sees(&record.tenant, &record.id);
         if let Ok(id) = SandboxId::parse(reference)
-            && let Some(record) = self.store.sandbox(&id).await?
+            && let Some(record) = self.store.sandbox(&id).await?.filter(in_scope)
         {
             return Ok(record);
         }
-        self.store
-            .sandbox_named(reference)
-            .await?
+        let named = self.store.sandbox_named(&scope.tenant(), reference).await?;
+        named
+            .filter(in_scope)
             .ok_or_else(|| Error::sandbox_not_found(&belljar_policy::shown(reference)))
     }
 
@@ -273,7 +341,8 @@ impl Inner {
                 ));
             }
         }
-        let found = Arc::new(Live::found(id.clone(), self.backends.get(&record.backend)?));
+        let found =
+            Arc::new(Live::found(id.clone(), record.tenant, self.backends.get(&record.backend)?));
         Ok(Arc::clone(self.lock_live().entry(id.clone()).or_insert(found)))
     }
 

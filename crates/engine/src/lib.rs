@@ -39,10 +39,12 @@ mod mounts;
 mod plan;
 mod presence;
 mod process;
+mod query;
 mod random;
 mod recovery;
 mod request;
 mod sandbox;
+mod scope;
 mod session;
 mod state_dir;
 mod store;
@@ -51,7 +53,7 @@ mod time;
 mod transition;
 
 pub use artifacts::Artifact;
-pub use belljar_policy::{ProcessId, SandboxId};
+pub use belljar_policy::{ProcessId, SandboxId, TenantId};
 pub use engine::Engine;
 pub use error::{Error, Result};
 pub use explain::Explanation;
@@ -66,10 +68,12 @@ pub use process::{
     Captured, Completed, Exit, ExitStatus, Process, ProcessControl, ProcessEvent, ProcessInfo,
     ProcessStatus, Reason, Usage,
 };
+pub use query::{Page, ProcessQuery, SandboxQuery};
 pub use request::{
     BackendChoice, CreateRequest, DEFAULT_IDLE_TIMEOUT, DEFAULT_MEMORY_CAP, EngineOptions,
     ExecRequest, Program, SessionRequest, Stdin, WorkspaceRequest,
 };
 pub use sandbox::{Isolation, Sandbox, SandboxState, Workspace};
+pub use scope::Scope;
 pub use session::Session;
 pub use template::TemplateInfo;

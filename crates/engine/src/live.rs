@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 
 use belljar_backend::{Backend, Counters};
-use belljar_policy::SandboxId;
+use belljar_policy::{SandboxId, TenantId};
 use belljar_protocol::v1;
 use tokio::sync::Mutex;
 
@@ -15,6 +15,7 @@ use crate::{Error, Result};
 
 pub(crate) struct Live {
     pub(crate) id: SandboxId,
+    pub(crate) tenant: TenantId,
     pub(crate) backend: Arc<dyn Backend>,
     connection: Mutex<Option<Arc<Connection>>>,
     /// The counters when they were last looked at. All zero in a sandbox that this process has just made.
@@ -27,11 +28,13 @@ impl Live {
     /// A sandbox that this process has just started.
     pub(crate) fn started(
         id: SandboxId,
+        tenant: TenantId,
         backend: Arc<dyn Backend>,
         connection: Arc<Connection>,
     ) -> Self {
         Self {
             id,
+            tenant,
             backend,
             connection: Mutex::new(Some(connection)),
             counted: std::sync::Mutex::new(Some(Counters::default())),
@@ -40,9 +43,10 @@ impl Live {
     }
 
     /// A sandbox that somebody started.
-    pub(crate) fn found(id: SandboxId, backend: Arc<dyn Backend>) -> Self {
+    pub(crate) fn found(id: SandboxId, tenant: TenantId, backend: Arc<dyn Backend>) -> Self {
         Self {
             id,
+            tenant,
             backend,
             connection: Mutex::new(None),
             counted: std::sync::Mutex::new(None),

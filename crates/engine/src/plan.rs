@@ -26,6 +26,8 @@ const WRITABLE: [&str; 4] = [WORKSPACE_TARGET, "/tmp", "/output", "/home/user"];
 /// Labels are for finding sandboxes, not for storing things.
 const MAX_LABELS: usize = 64;
 const MAX_LABEL: usize = 1024;
+const MAX_METADATA_KEY: usize = 256;
+const MAX_METADATA: usize = 4096;
 
 /// A sandbox that could be started now.
 pub(crate) struct Plan {
@@ -51,6 +53,7 @@ pub(crate) struct Plan {
 impl Plan {
     pub(crate) async fn new(inner: &Inner, request: &CreateRequest) -> Result<Self> {
         check_labels(request)?;
+        check_metadata(request)?;
         let workdir = workdir(request)?;
         let protected = Protected { home: inner.home(), state: inner.directory.root() };
         let (workspace, mounts) =
@@ -110,6 +113,8 @@ impl Plan {
             timeout_secs: self.timeout.as_secs(),
             enforcement: rules.iter().map(EnforcementRecord::from).collect(),
             labels: request.labels.clone(),
+            metadata: request.metadata.clone(),
+            limits: request.limits,
             workspace: self.workspace.clone(),
             user: request.user.to_string(),
             shape: self.shape.clone(),
@@ -251,6 +256,27 @@ fn check_labels(request: &CreateRequest) -> Result<()> {
         if key.chars().chain(value.chars()).any(char::is_control) {
             let key = belljar_policy::shown(key);
             return refuse(format!("label `{key}` contains a control character"));
+        }
+    }
+    Ok(())
+}
+
+/// Values of metadata are free text; their names are not.
+fn check_metadata(request: &CreateRequest) -> Result<()> {
+    let refuse = |what: String| {
+        Err(Error::new(Code::InvalidArgument, what)
+            .with_remedy("keep large things in files; metadata is for a few short texts"))
+    };
+    if request.metadata.len() > MAX_LABELS {
+        return refuse(format!("{} metadata are more than {MAX_LABELS}", request.metadata.len()));
+    }
+    for (key, value) in &request.metadata {
+        let shown = belljar_policy::shown(key);
+        if key.is_empty() || key.len() > MAX_METADATA_KEY || value.len() > MAX_METADATA {
+            return refuse(format!("metadata `{shown}` is empty or too long"));
+        }
+        if key.chars().any(char::is_control) {
+            return refuse(format!("metadata `{shown}` has a control character in its name"));
         }
     }
     Ok(())

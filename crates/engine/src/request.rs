@@ -79,6 +79,8 @@ pub struct CreateRequest {
     /// Shell lines that run once in a sandbox's life.
     pub ensure: Vec<String>,
     pub labels: BTreeMap<String, String>,
+    /// Texts of the caller's own, up to 64 of 4 KiB each.
+    pub metadata: BTreeMap<String, String>,
     /// A sandbox of that name which exists must have been made with the same options.
     pub same_shape: bool,
     /// How long commands may run, for explanations; each command carries its own.

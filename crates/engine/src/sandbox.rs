@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use belljar_backend::{Enforcement, IsolationClass};
-use belljar_policy::{Family, SandboxId, UserSpec, WorkspaceMode};
+use belljar_policy::{Family, Limits, SandboxId, TenantId, UserSpec, WorkspaceMode};
 
 use crate::store::{Details, EnforcementRecord, SandboxRecord, State, WorkspaceRecord};
 use crate::time::from_ms;
@@ -58,6 +58,7 @@ impl From<State> for SandboxState {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sandbox {
     pub id: SandboxId,
+    pub tenant: TenantId,
     pub name: Option<String>,
     pub template: String,
     pub family: Option<Family>,
@@ -66,12 +67,21 @@ pub struct Sandbox {
     /// Why it failed, or ended by itself.
     pub failure: Option<String>,
     pub created_at: SystemTime,
+    /// When something was last done with it.
+    pub used_at: SystemTime,
+    /// How long it may go unused before it ends by itself.
+    pub idle_timeout: Option<Duration>,
+    /// How long it may live, counted from its creation or from when its lease was last extended.
+    pub hard_limit: Option<Duration>,
     /// When it ends by itself unless it is used again.
     pub expires_at: Option<SystemTime>,
     pub isolation: Isolation,
     /// Every rule with what enforces it.
     pub enforcement: Vec<Enforcement>,
     pub labels: BTreeMap<String, String>,
+    pub metadata: BTreeMap<String, String>,
+    /// What was asked for; `enforcement` says what holds.
+    pub limits: Limits,
     pub workspace: Option<Workspace>,
     pub user: UserSpec,
     /// Ends with the run that made it.
@@ -104,10 +114,14 @@ impl From<SandboxRecord> for Sandbox {
         let details = record.details;
         Self {
             id: record.id,
+            tenant: record.tenant,
             name: record.name,
             state: record.state.into(),
             failure: record.failure,
             created_at: from_ms(record.created_at),
+            used_at: from_ms(record.used_at),
+            idle_timeout: record.idle_ms.map(Duration::from_millis),
+            hard_limit: record.hard_ms.map(Duration::from_millis),
             expires_at,
             isolation: isolation_of(&record.backend, &details),
             enforcement: details.enforcement.iter().map(Enforcement::from).collect(),
@@ -115,6 +129,8 @@ impl From<SandboxRecord> for Sandbox {
             family: details.family.as_deref().and_then(family_of),
             backend: record.backend,
             labels: details.labels,
+            metadata: details.metadata,
+            limits: details.limits,
             workspace: details.workspace.as_ref().map(Workspace::from),
             user: details.user.parse().unwrap_or_default(),
             ephemeral: record.owner.is_some(),
@@ -161,7 +177,7 @@ pub(crate) fn expires_at_ms(record: &SandboxRecord) -> Option<i64> {
         limit.map(|limit| start.saturating_add(i64::try_from(limit).unwrap_or(i64::MAX)))
     };
     let idle = after(record.used_at, record.idle_ms);
-    let hard = after(record.created_at, record.hard_ms);
+    let hard = after(record.hard_from, record.hard_ms);
     [idle, hard].into_iter().flatten().min()
 }
 
@@ -196,6 +212,7 @@ mod tests {
     fn the_earlier_clock_counts() {
         let mut record = SandboxRecord {
             id: SandboxId::parse("n001abcdefgh").unwrap(),
+            tenant: TenantId::default(),
             name: None,
             backend: "fake".to_owned(),
             state: State::Ready,
@@ -205,12 +222,15 @@ mod tests {
             used_at: 5000,
             idle_ms: Some(100),
             hard_ms: Some(10_000),
+            hard_from: 1000,
             failure: None,
             details: Details::default(),
         };
         assert_eq!(expires_at_ms(&record), Some(5100));
         record.hard_ms = Some(2000);
         assert_eq!(expires_at_ms(&record), Some(3000));
+        record.hard_from = 2500;
+        assert_eq!(expires_at_ms(&record), Some(4500));
         record.idle_ms = Some(u64::MAX);
         record.hard_ms = None;
         assert_eq!(expires_at_ms(&record), Some(i64::MAX));

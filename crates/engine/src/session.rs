@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use belljar_codes::Code;
-use belljar_policy::SandboxName;
+use belljar_policy::{SandboxName, TenantId};
 
 use crate::create::{Life, create};
 use crate::destroy::{destroy, settle};
@@ -13,7 +13,7 @@ use crate::ensure::ensure;
 use crate::lock::FileLock;
 use crate::plan::Plan;
 use crate::store::{End, SandboxRecord, State};
-use crate::{CreateRequest, Error, Result, Sandbox, SessionRequest};
+use crate::{CreateRequest, Error, Result, Sandbox, Scope, SessionRequest};
 
 /// How long a name may belong to sandboxes that are being made or are just ending.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -79,26 +79,38 @@ impl std::fmt::Debug for Session {
     }
 }
 
-pub(crate) async fn session(inner: &Arc<Inner>, request: SessionRequest) -> Result<Session> {
+pub(crate) async fn session(
+    inner: &Arc<Inner>,
+    scope: &Scope,
+    request: SessionRequest,
+) -> Result<Session> {
+    if !matches!(request, SessionRequest::Existing(_)) {
+        scope.may_create()?;
+    }
+    let tenant = scope.tenant();
     match request {
-        SessionRequest::Existing(reference) => existing(inner, &reference).await,
-        SessionRequest::Ephemeral(request) => ephemeral(inner, &request).await,
-        SessionRequest::Named(request) => named(inner, request).await,
-        SessionRequest::Automatic(request) => automatic(inner, request).await,
+        SessionRequest::Existing(reference) => existing(inner, scope, &reference).await,
+        SessionRequest::Ephemeral(request) => ephemeral(inner, &tenant, &request).await,
+        SessionRequest::Named(request) => named_with(inner, &tenant, request, None).await,
+        SessionRequest::Automatic(request) => automatic(inner, &tenant, request).await,
     }
 }
 
-async fn existing(inner: &Arc<Inner>, reference: &str) -> Result<Session> {
-    let record = inner.find(reference).await?;
+async fn existing(inner: &Arc<Inner>, scope: &Scope, reference: &str) -> Result<Session> {
+    let record = inner.find(scope, reference).await?;
     let live = inner.live(&record.id).await?;
     live.connection(inner).await?;
     Ok(found(inner, record, Vec::new()))
 }
 
-async fn ephemeral(inner: &Arc<Inner>, request: &CreateRequest) -> Result<Session> {
+async fn ephemeral(
+    inner: &Arc<Inner>,
+    tenant: &TenantId,
+    request: &CreateRequest,
+) -> Result<Session> {
     let plan = Plan::new(inner, request).await?;
     let stripped = plan.stripped_environment.clone();
-    let record = create(inner, request, plan, Life::Ephemeral).await?;
+    let record = create(inner, tenant, request, plan, Life::Ephemeral).await?;
     let mut session = found(inner, record, stripped);
     session.created = true;
     session.destroy_after = true;
@@ -106,30 +118,31 @@ async fn ephemeral(inner: &Arc<Inner>, request: &CreateRequest) -> Result<Sessio
     Ok(session)
 }
 
-async fn automatic(inner: &Arc<Inner>, mut request: CreateRequest) -> Result<Session> {
+async fn automatic(
+    inner: &Arc<Inner>,
+    tenant: &TenantId,
+    mut request: CreateRequest,
+) -> Result<Session> {
     let plan = Plan::new(inner, &request).await?;
     let name = format!("auto-{}", plan.shape);
-    let path = inner.directory.session_lock(&name);
+    let path = inner.directory.session_lock(tenant, &name);
     let busy = FileLock::acquire(&path, BLINK).await.map_err(|e| Error::state("lock", &path, e))?;
     let Some(busy) = busy else {
         request.name = None;
-        let mut session = ephemeral(inner, &request).await?;
+        let mut session = ephemeral(inner, tenant, &request).await?;
         session.overflow = true;
         return Ok(session);
     };
     request.name = Some(SandboxName::parse(&name)?);
-    let mut session = named_with(inner, request, Some(plan)).await?;
+    let mut session = named_with(inner, tenant, request, Some(plan)).await?;
     session.busy = Some(busy);
     Ok(session)
-}
-
-async fn named(inner: &Arc<Inner>, request: CreateRequest) -> Result<Session> {
-    named_with(inner, request, None).await
 }
 
 /// Gets the sandbox of the request's name, or makes it. `plan` is one that was made already.
 async fn named_with(
     inner: &Arc<Inner>,
+    tenant: &TenantId,
     request: CreateRequest,
     mut plan: Option<Plan>,
 ) -> Result<Session> {
@@ -138,7 +151,7 @@ async fn named_with(
     };
     let deadline = Instant::now() + PATIENCE;
     while Instant::now() < deadline {
-        if let Some(record) = inner.store.sandbox_named(name.as_str()).await? {
+        if let Some(record) = inner.store.sandbox_named(tenant, name.as_str()).await? {
             let Some(record) = usable(inner, record).await? else { continue };
             if request.same_shape {
                 let wanted = match plan.take() {
@@ -157,7 +170,7 @@ async fn named_with(
             None => Plan::new(inner, &request).await?,
         };
         let stripped = plan.stripped_environment.clone();
-        match create(inner, &request, plan, Life::Lasting).await {
+        match create(inner, tenant, &request, plan, Life::Lasting).await {
             Ok(record) => {
                 let mut session = found(inner, record, stripped);
                 session.created = true;

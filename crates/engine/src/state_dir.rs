@@ -1,10 +1,10 @@
 //! The places in a state directory.
 //!
 //! ```text
-//! belljar.db            the store                      sandboxes/<id>/          the backend's own
-//! processes/<id>/log.*  output of a process            templates/               unpacked templates
-//! sessions/<key>.lock   held while a session is used   sessions/<token>.engine  held by an engine that owns something
-//! trash/                on its way out                 audit.jsonl              what was refused
+//! belljar.db                      the store                     sandboxes/<id>/    the backend's own
+//! processes/<id>/log.*            output of a process           templates/         unpacked templates
+//! sessions/<tenant>.<name>.lock   held while a session is used  trash/             on its way out
+//! sessions/<token>.engine         held by an engine that owns   audit.jsonl        what was refused
 //! ```
 
 use std::fs::DirBuilder;
@@ -12,7 +12,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use belljar_codes::Code;
-use belljar_policy::{ProcessId, SandboxId};
+use belljar_policy::{ProcessId, SandboxId, TenantId};
 
 use crate::{Error, Result};
 
@@ -70,8 +70,8 @@ impl StateDirectory {
         self.root.join("sessions")
     }
 
-    pub(crate) fn session_lock(&self, key: &str) -> PathBuf {
-        self.root.join(format!("sessions/{key}.lock"))
+    pub(crate) fn session_lock(&self, tenant: &TenantId, name: &str) -> PathBuf {
+        self.root.join(format!("sessions/{tenant}.{name}.lock"))
     }
 
     pub(crate) fn ensure_lock(&self, id: &SandboxId) -> PathBuf {

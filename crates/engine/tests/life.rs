@@ -10,8 +10,8 @@ use std::time::{Duration, SystemTime};
 
 use belljar_codes::Code;
 use belljar_engine::{
-    BackendChoice, CreateRequest, Engine, EngineOptions, Program, Reason, SandboxState,
-    SessionRequest, WorkspaceRequest,
+    BackendChoice, CreateRequest, Engine, EngineOptions, Program, Reason, SandboxQuery,
+    SandboxState, SessionRequest, WorkspaceRequest,
 };
 use belljar_policy::{Environment, NetworkMode, NetworkPolicy, SandboxName, WorkspaceMode};
 use support::{FakeBackend, Setup, exec, tree};
@@ -42,12 +42,12 @@ async fn a_sandbox_lives_and_leaves_nothing() {
     for reference in ["web", sandbox.id.as_str()] {
         assert_eq!(setup.engine.inspect(reference).await.unwrap().id, sandbox.id);
     }
-    assert_eq!(setup.engine.list().await.unwrap().len(), 1);
+    assert_eq!(setup.engine.list(&SandboxQuery::default()).await.unwrap().items.len(), 1);
     setup.engine.destroy("web").await.unwrap();
     assert_eq!(setup.engine.destroy("web").await.unwrap_err().code(), Code::SandboxNotFound);
     setup.engine.destroy(sandbox.id.as_str()).await.unwrap();
     assert_eq!(setup.backend.objects(), Vec::<String>::new());
-    assert_eq!(setup.engine.list().await.unwrap(), []);
+    assert_eq!(setup.engine.list(&SandboxQuery::default()).await.unwrap().items, []);
     let ended = setup.engine.inspect(sandbox.id.as_str()).await.unwrap();
     assert_eq!(ended.state, SandboxState::Destroyed);
     let error = setup.engine.exec(&sandbox.id, exec(&["true"])).await.unwrap_err();
@@ -68,7 +68,7 @@ async fn a_failed_start_leaves_a_reason_and_nothing_else() {
     setup.backend.fail_start.store(true, Ordering::Relaxed);
     let error = setup.engine.create(named("web")).await.unwrap_err();
     assert_eq!((error.code(), error.remedy()), (Code::StartFailed, Some("do not")));
-    assert_eq!(setup.engine.list().await.unwrap(), []);
+    assert_eq!(setup.engine.list(&SandboxQuery::default()).await.unwrap().items, []);
     assert_eq!(setup.backend.objects(), Vec::<String>::new());
     setup.backend.fail_start.store(false, Ordering::Relaxed);
     setup.engine.create(named("web")).await.unwrap();
@@ -184,7 +184,7 @@ async fn another_engine_sees_and_uses_the_same_sandboxes() {
     let error = setup.engine.exec(&id, exec(&["true"])).await.unwrap_err();
     assert_eq!(error.code(), Code::SandboxGone);
     setup.engine.clone().close().await;
-    assert_eq!(setup.engine.list().await.unwrap(), []);
+    assert_eq!(setup.engine.list(&SandboxQuery::default()).await.unwrap().items, []);
 }
 
 #[tokio::test]
@@ -212,7 +212,7 @@ async fn an_agent_that_cannot_be_configured_leaves_nothing() {
     let error = setup.engine.create(request).await.unwrap_err();
     assert_eq!(error.code(), Code::ArgumentsTooLarge);
     assert_eq!(setup.backend.objects(), Vec::<String>::new());
-    assert_eq!(setup.engine.list().await.unwrap(), []);
+    assert_eq!(setup.engine.list(&SandboxQuery::default()).await.unwrap().items, []);
 }
 
 #[tokio::test]

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use belljar_codes::Code;
 use belljar_engine::{
-    Channel, Offsets, ProcessEvent, ProcessId, ProcessStatus, Reason, SandboxId, Stdin,
+    Channel, Offsets, ProcessEvent, ProcessId, ProcessStatus, Reason, SandboxId, SandboxQuery,
+    Stdin,
 };
 use support::{Setup, exec};
 
@@ -300,13 +301,13 @@ async fn an_end_that_nobody_saw_is_recorded_later() {
     let setup = Setup::new().await;
     let id = setup.create().await;
     let process_id = start_and_die(&setup, &id, &["hang"]);
-    setup.engine.list().await.unwrap();
+    setup.engine.list(&SandboxQuery::default()).await.unwrap();
     let info = setup.engine.process(&process_id).await.unwrap();
     assert_eq!(info.finished_at, None, "one that runs is left alone");
     setup.backend.agent(&id).kill_processes();
     let recorded = async {
         loop {
-            setup.engine.list().await.unwrap();
+            setup.engine.list(&SandboxQuery::default()).await.unwrap();
             let info = setup.engine.process(&process_id).await.unwrap();
             if let Some(exit) = info.exit {
                 return exit;

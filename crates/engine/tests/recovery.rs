@@ -11,7 +11,10 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Command;
 
-use belljar_engine::{CreateRequest, SandboxState, SessionRequest, WorkspaceRequest, fault};
+use belljar_engine::{
+    CreateRequest, ProcessQuery, SandboxQuery, SandboxState, SessionRequest, WorkspaceRequest,
+    fault,
+};
 use belljar_policy::{SandboxName, WorkspaceMode};
 use support::{FakeBackend, exec, open};
 
@@ -75,7 +78,7 @@ async fn check(life: &str, point: &str) {
     // The next command, whichever it is.
     let backend = FakeBackend::new(&directory.path().join("objects"));
     let engine = open(&directory.path().join("state"), &backend).await;
-    let sandboxes = engine.list().await.unwrap();
+    let sandboxes = engine.list(&SandboxQuery::default()).await.unwrap().items;
     let is_usable = life != "ephemeral"
         && fault::POINTS.iter().position(|name| *name == point)
             >= fault::POINTS.iter().position(|name| *name == "create.ready")
@@ -85,13 +88,13 @@ async fn check(life: &str, point: &str) {
         assert_eq!(sandboxes[0].state, SandboxState::Ready, "{life} {point}");
         assert_eq!(backend.objects(), [sandboxes[0].id.as_str()], "{life} {point}");
         mark_dead(directory.path());
-        engine.list().await.unwrap();
+        engine.list(&SandboxQuery::default()).await.unwrap();
     } else {
         assert_eq!(sandboxes, [], "{life} {point}");
     }
     assert_eq!(backend.objects(), Vec::<String>::new(), "{life} {point}");
     assert_eq!(engine.leaks(false).await.unwrap().found, [], "{life} {point}");
-    for process in engine.processes(None).await.unwrap() {
+    for process in engine.processes(&ProcessQuery::default()).await.unwrap().items {
         assert!(process.finished_at.is_some(), "{life} {point}: {process:?}");
     }
     // Only what is meant to stay: the database, empty places, logs.

@@ -5,7 +5,7 @@
 mod support;
 
 use belljar_codes::Code;
-use belljar_engine::{CreateRequest, SessionRequest, WorkspaceRequest};
+use belljar_engine::{CreateRequest, ProcessQuery, SessionRequest, WorkspaceRequest};
 use belljar_policy::{SandboxName, WorkspaceMode};
 use support::Setup;
 
@@ -122,7 +122,8 @@ async fn ensured_commands_run_once_in_a_sandbox() {
         let ensure = ensure.iter().map(|line| (*line).to_owned()).collect();
         SessionRequest::Named(CreateRequest { ensure, ..named("web") })
     };
-    let count = async || setup.engine.processes(None).await.unwrap().len();
+    let count =
+        async || setup.engine.processes(&ProcessQuery::default()).await.unwrap().items.len();
     setup.engine.session(request(&["echo one"])).await.unwrap();
     assert_eq!(count().await, 1);
     setup.engine.session(request(&["echo one", "echo two"])).await.unwrap();

@@ -31,8 +31,10 @@ pub(crate) use as_checked_text;
 
 mod id;
 mod name;
+mod tenant;
 mod user;
 
 pub use id::{NODE_ID_LENGTH, ProcessId, SandboxId};
 pub use name::SandboxName;
+pub use tenant::TenantId;
 pub use user::{AGENT_ID, NOBODY_ID, ROOT_ID, USER_ID, UserSpec};

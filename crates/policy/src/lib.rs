@@ -16,7 +16,7 @@ pub mod programs;
 pub mod template;
 
 pub use environment::Environment;
-pub use identity::{ProcessId, SandboxId, SandboxName, UserSpec};
+pub use identity::{ProcessId, SandboxId, SandboxName, TenantId, UserSpec};
 pub use invalid::{Invalid, shown};
 pub use limits::{Asked, Limits};
 pub use mounts::{Access, MountSpec, WorkspaceMode, WorkspaceSpec};

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::Done;
+use super::list::all;
 use crate::args::DestroyArgs;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -19,7 +20,7 @@ pub(crate) async fn destroy(context: &Context, args: &DestroyArgs) -> Result<Don
     context
         .with_engine(async |engine| {
             let wanted = if args.all {
-                engine.list().await?.into_iter().map(|sandbox| sandbox.id.to_string()).collect()
+                all(engine).await?.into_iter().map(|sandbox| sandbox.id.to_string()).collect()
             } else {
                 args.sandboxes.clone()
             };

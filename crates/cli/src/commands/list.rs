@@ -2,6 +2,8 @@
 
 use std::time::SystemTime;
 
+use belljar_engine::{Engine, Sandbox, SandboxQuery};
+
 use super::Done;
 use crate::args::ListArgs;
 use crate::context::Context;
@@ -9,7 +11,7 @@ use crate::failure::Failure;
 use crate::output::{SandboxShape, Table, age, print, print_json};
 
 pub(crate) async fn list(context: &Context, args: &ListArgs) -> Result<Done, Failure> {
-    let sandboxes = context.with_engine(async |engine| Ok(engine.list().await?)).await?;
+    let sandboxes = context.with_engine(async |engine| Ok(all(engine).await?)).await?;
     if args.json {
         print_json(&sandboxes.iter().map(SandboxShape::from).collect::<Vec<_>>())?;
     } else {
@@ -30,4 +32,18 @@ pub(crate) async fn list(context: &Context, args: &ListArgs) -> Result<Done, Fai
         print(&table.render(0))?;
     }
     Ok(Done::Success)
+}
+
+/// Every sandbox that has not ended, page by page.
+pub(super) async fn all(engine: &Engine) -> belljar_engine::Result<Vec<Sandbox>> {
+    let mut query = SandboxQuery::default();
+    let mut found = Vec::new();
+    loop {
+        let page = engine.list(&query).await?;
+        found.extend(page.items);
+        query.after = page.next;
+        if query.after.is_none() {
+            return Ok(found);
+        }
+    }
 }

@@ -23,7 +23,7 @@ use crate::mounts::open_directory;
 use crate::store::{SandboxRecord, State, Step, WorkspaceRecord};
 use crate::time::{from_ns, now_ns};
 use crate::transition::{claim, release};
-use crate::{Error, Result};
+use crate::{Error, Result, Scope};
 use compare::Change;
 use tree::Tree;
 
@@ -60,20 +60,33 @@ pub struct LayerChange {
     pub size: u64,
 }
 
-pub(crate) async fn diff(inner: &Arc<Inner>, reference: &str) -> Result<Vec<LayerChange>> {
-    let layer = Layer::find(inner, reference).await?;
+pub(crate) async fn diff(
+    inner: &Arc<Inner>,
+    scope: &Scope,
+    reference: &str,
+) -> Result<Vec<LayerChange>> {
+    let layer = Layer::find(inner, scope, reference).await?;
     Ok(shown(&layer.changes().await?))
 }
 
-pub(crate) async fn apply(inner: &Arc<Inner>, reference: &str) -> Result<Vec<LayerChange>> {
-    let mut layer = Layer::claim(inner, reference, &[Step::Applying, Step::Resetting]).await?;
+pub(crate) async fn apply(
+    inner: &Arc<Inner>,
+    scope: &Scope,
+    reference: &str,
+) -> Result<Vec<LayerChange>> {
+    let mut layer =
+        Layer::claim(inner, scope, reference, &[Step::Applying, Step::Resetting]).await?;
     let applied = layer.apply(inner).await;
     release(inner, &layer.record.id).await?;
     applied
 }
 
-pub(crate) async fn discard(inner: &Arc<Inner>, reference: &str) -> Result<Vec<LayerChange>> {
-    let mut layer = Layer::claim(inner, reference, &[Step::Resetting]).await?;
+pub(crate) async fn discard(
+    inner: &Arc<Inner>,
+    scope: &Scope,
+    reference: &str,
+) -> Result<Vec<LayerChange>> {
+    let mut layer = Layer::claim(inner, scope, reference, &[Step::Resetting]).await?;
     let discarded = layer.discard(inner).await;
     release(inner, &layer.record.id).await?;
     discarded
@@ -87,8 +100,8 @@ struct Layer {
 }
 
 impl Layer {
-    async fn find(inner: &Arc<Inner>, reference: &str) -> Result<Self> {
-        let record = inner.find(reference).await?;
+    async fn find(inner: &Arc<Inner>, scope: &Scope, reference: &str) -> Result<Self> {
+        let record = inner.find(scope, reference).await?;
         let overlay =
             |workspace: &WorkspaceRecord| workspace.mode == WorkspaceMode::Overlay.as_str();
         let workspace = record.details.workspace.clone().filter(overlay).ok_or_else(|| {
@@ -112,8 +125,13 @@ impl Layer {
     }
 
     /// A layer that nobody else is at work on.
-    async fn claim(inner: &Arc<Inner>, reference: &str, steps: &[Step]) -> Result<Self> {
-        let layer = Self::find(inner, reference).await?;
+    async fn claim(
+        inner: &Arc<Inner>,
+        scope: &Scope,
+        reference: &str,
+        steps: &[Step],
+    ) -> Result<Self> {
+        let layer = Self::find(inner, scope, reference).await?;
         match claim(inner, &layer.record.id, steps, None).await? {
             Some(record) if record.state == State::Ready => Ok(layer),
             Some(record) => {

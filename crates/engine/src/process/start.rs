@@ -20,7 +20,7 @@ use crate::engine::Inner;
 use crate::fault::point;
 use crate::live::Live;
 use crate::plan::check_path;
-use crate::store::{ProcessRecord, ProcessStatus};
+use crate::store::{ProcessDetails, ProcessRecord, ProcessStatus};
 use crate::time::{duration_ms, now_ms};
 use crate::{Error, ExecRequest, Program, Result, Stdin, random};
 
@@ -47,7 +47,7 @@ pub(crate) async fn start(
         false => Place::without_log(inner, &process),
     };
     let attendant = inner.presence.token()?;
-    inner.store.add_process(&record(&process, id, attendant, &request)).await?;
+    inner.store.add_process(&record(&process, &live, attendant, &request)).await?;
     point("exec.recorded");
 
     let begun = Instant::now();
@@ -186,13 +186,14 @@ fn message(process: &ProcessId, request: &ExecRequest) -> v1::Start {
 
 fn record(
     process: &ProcessId,
-    sandbox: &SandboxId,
+    live: &Live,
     attendant: &str,
     request: &ExecRequest,
 ) -> ProcessRecord {
     ProcessRecord {
         id: process.clone(),
-        sandbox: sandbox.clone(),
+        sandbox: live.id.clone(),
+        tenant: live.tenant.clone(),
         status: ProcessStatus::Starting,
         attendant: attendant.to_owned(),
         command: shown_command(&request.program),
@@ -201,6 +202,10 @@ fn record(
         started_at: now_ms(),
         finished_at: None,
         exit: None,
+        details: ProcessDetails {
+            terminal: request.terminal.is_some(),
+            stdin: request.stdin == Stdin::Piped,
+        },
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use belljar_policy::{ProcessId, SandboxId};
+use belljar_policy::{Limits, ProcessId, SandboxId, TenantId};
 use serde::{Deserialize, Serialize};
 
 /// A sandbox's state as stored.
@@ -46,6 +46,7 @@ impl State {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct SandboxRecord {
     pub(crate) id: SandboxId,
+    pub(crate) tenant: TenantId,
     pub(crate) name: Option<String>,
     pub(crate) backend: String,
     pub(crate) state: State,
@@ -57,11 +58,13 @@ pub(crate) struct SandboxRecord {
     pub(crate) used_at: i64,
     pub(crate) idle_ms: Option<u64>,
     pub(crate) hard_ms: Option<u64>,
+    /// When the hard clock started.
+    pub(crate) hard_from: i64,
     pub(crate) failure: Option<String>,
     pub(crate) details: Details,
 }
 
-/// What is known about a sandbox and never searched for.
+/// What is known about a sandbox and rarely searched for.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Details {
@@ -74,6 +77,9 @@ pub(crate) struct Details {
     pub(crate) timeout_secs: u64,
     pub(crate) enforcement: Vec<EnforcementRecord>,
     pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) metadata: BTreeMap<String, String>,
+    /// What was asked for.
+    pub(crate) limits: Limits,
     pub(crate) workspace: Option<WorkspaceRecord>,
     pub(crate) user: String,
     /// Everything that decides whether a later request means the same sandbox, hashed.
@@ -138,6 +144,7 @@ impl ProcessStatus {
 pub(crate) struct ProcessRecord {
     pub(crate) id: ProcessId,
     pub(crate) sandbox: SandboxId,
+    pub(crate) tenant: TenantId,
     pub(crate) status: ProcessStatus,
     /// The token of the engine that takes its output and records its end.
     pub(crate) attendant: String,
@@ -148,6 +155,15 @@ pub(crate) struct ProcessRecord {
     pub(crate) started_at: i64,
     pub(crate) finished_at: Option<i64>,
     pub(crate) exit: Option<ExitRecord>,
+    pub(crate) details: ProcessDetails,
+}
+
+/// What is known about a process and never searched for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct ProcessDetails {
+    pub(crate) terminal: bool,
+    pub(crate) stdin: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

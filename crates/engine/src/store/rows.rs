@@ -1,6 +1,6 @@
 //! Rows of the SQLite store as records. The order of columns is known here and nowhere else.
 
-use belljar_policy::{ProcessId, SandboxId};
+use belljar_policy::{ProcessId, SandboxId, TenantId};
 use rusqlite::Row;
 
 use super::record::{ProcessRecord, ProcessStatus, SandboxRecord, State};
@@ -10,7 +10,7 @@ use crate::Result;
 macro_rules! sandbox_columns {
     () => {
         "SELECT id, name, backend, state, owner, worker, created_at, used_at, idle_ms, hard_ms, failure,
-         details
+         details, tenant, hard_from
          FROM sandboxes"
     };
 }
@@ -18,7 +18,8 @@ macro_rules! sandbox_columns {
 /// The question to which [`process_from`] reads the answer, up to its conditions.
 macro_rules! process_columns {
     () => {
-        "SELECT id, sandbox, status, attendant, command, pid, timeout_ms, started_at, finished_at, exit
+        "SELECT id, sandbox, status, attendant, command, pid, timeout_ms, started_at, finished_at, exit,
+         tenant, details
          FROM processes"
     };
 }
@@ -26,17 +27,20 @@ macro_rules! process_columns {
 pub(super) use {process_columns, sandbox_columns};
 
 pub(super) fn sandbox_from(row: &Row<'_>) -> rusqlite::Result<SandboxRecord> {
+    let created_at = row.get(6)?;
     Ok(SandboxRecord {
         id: parsed(row, 0, SandboxId::parse)?,
+        tenant: parsed(row, 12, TenantId::parse)?,
         name: row.get(1)?,
         backend: row.get(2)?,
         state: parsed(row, 3, |text| State::parse(text).ok_or_else(|| unknown(text)))?,
         owner: row.get(4)?,
         worker: row.get(5)?,
-        created_at: row.get(6)?,
+        created_at,
         used_at: row.get(7)?,
         idle_ms: row.get::<_, Option<i64>>(8)?.map(i64::unsigned_abs),
         hard_ms: row.get::<_, Option<i64>>(9)?.map(i64::unsigned_abs),
+        hard_from: row.get::<_, Option<i64>>(13)?.unwrap_or(created_at),
         failure: row.get(10)?,
         details: parsed(row, 11, |text| serde_json::from_str(text))?,
     })
@@ -47,6 +51,7 @@ pub(super) fn process_from(row: &Row<'_>) -> rusqlite::Result<ProcessRecord> {
     Ok(ProcessRecord {
         id: parsed(row, 0, ProcessId::parse)?,
         sandbox: parsed(row, 1, SandboxId::parse)?,
+        tenant: parsed(row, 10, TenantId::parse)?,
         status: parsed(row, 2, |text| ProcessStatus::parse(text).ok_or_else(|| unknown(text)))?,
         attendant: row.get(3)?,
         command: row.get(4)?,
@@ -58,6 +63,7 @@ pub(super) fn process_from(row: &Row<'_>) -> rusqlite::Result<ProcessRecord> {
             .map(|text| serde_json::from_str(&text))
             .transpose()
             .map_err(|error| invalid(9, error))?,
+        details: parsed(row, 11, |text| serde_json::from_str(text))?,
     })
 }
 

@@ -63,6 +63,79 @@ const MIGRATIONS: &[&str] = &["
         exit        TEXT
     ) WITHOUT ROWID;
     CREATE INDEX running_processes ON processes (sandbox) WHERE finished_at IS NULL;
+", "
+    ALTER TABLE sandboxes ADD COLUMN tenant TEXT NOT NULL DEFAULT 'default';
+    ALTER TABLE sandboxes ADD COLUMN hard_from INTEGER;
+    ALTER TABLE sandboxes ADD COLUMN memory_bytes INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE sandboxes ADD COLUMN milli_cpus INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE sandboxes ADD COLUMN disk_bytes INTEGER NOT NULL DEFAULT 0;
+    DROP INDEX sandbox_names;
+    CREATE UNIQUE INDEX sandbox_names ON sandboxes (tenant, name)
+        WHERE name IS NOT NULL AND state IN ('creating', 'ready', 'paused');
+
+    ALTER TABLE processes ADD COLUMN tenant TEXT NOT NULL DEFAULT 'default';
+    ALTER TABLE processes ADD COLUMN details TEXT NOT NULL DEFAULT '{}';
+
+    CREATE TABLE tenants (
+        name                TEXT PRIMARY KEY,
+        created_at          INTEGER NOT NULL,
+        sandboxes           INTEGER,
+        memory_bytes        INTEGER,
+        milli_cpus          INTEGER,
+        disk_bytes          INTEGER,
+        processes           INTEGER,
+        requests_per_second INTEGER
+    ) WITHOUT ROWID;
+    INSERT INTO tenants (name, created_at) VALUES ('default', 0);
+
+    -- Numbered without gaps: the last row is never removed, so that the next number follows from it.
+    CREATE TABLE events (
+        seq     INTEGER PRIMARY KEY,
+        at      INTEGER NOT NULL,
+        tenant  TEXT NOT NULL,
+        sandbox TEXT NOT NULL,
+        process TEXT,
+        kind    TEXT NOT NULL,
+        detail  TEXT NOT NULL
+    );
+
+    CREATE TABLE idempotency (
+        tenant      TEXT NOT NULL,
+        operation   TEXT NOT NULL,
+        key         TEXT NOT NULL,
+        hash        TEXT NOT NULL,
+        resource    TEXT NOT NULL,
+        at          INTEGER NOT NULL,
+        PRIMARY KEY (tenant, operation, key)
+    ) WITHOUT ROWID;
+
+    CREATE TABLE keys (
+        id          TEXT PRIMARY KEY,
+        name        TEXT NOT NULL,
+        tenant      TEXT NOT NULL,
+        role        TEXT NOT NULL,
+        sandbox     TEXT,
+        scopes      TEXT NOT NULL,
+        hash        BLOB NOT NULL,
+        own         INTEGER NOT NULL,
+        created_at  INTEGER NOT NULL,
+        expires_at  INTEGER,
+        revoked_at  INTEGER,
+        used_at     INTEGER
+    ) WITHOUT ROWID;
+
+    CREATE TABLE webhooks (
+        id          TEXT PRIMARY KEY,
+        tenant      TEXT,
+        url         TEXT NOT NULL,
+        secret      TEXT NOT NULL,
+        kinds       TEXT NOT NULL,
+        created_at  INTEGER NOT NULL,
+        cursor      INTEGER NOT NULL,
+        attempts    INTEGER NOT NULL DEFAULT 0,
+        retry_at    INTEGER,
+        error       TEXT
+    ) WITHOUT ROWID;
 "];
 
 /// Brings the file to the newest schema, once, however many processes open it at the same time.

@@ -4,18 +4,18 @@
 //! loses at most the latest transactions, never consistency. Calls are made directly on the caller's thread: each takes
 //! tens of microseconds, less than handing it to another thread would.
 
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use belljar_codes::Code;
-use belljar_policy::{ProcessId, SandboxId};
+use belljar_policy::ProcessId;
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
+use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
 
-use super::record::{Details, ExitRecord, ProcessRecord, ProcessStatus, SandboxRecord, State};
-use super::rows::{parsed, process_columns, process_from, sandbox_columns, sandbox_from};
-use super::{End, Step, Store, Which, schema};
+use super::rows::parsed;
+use super::{Store, schema};
 use crate::time::now_ms;
 use crate::{Error, Result, random};
 
@@ -60,20 +60,33 @@ impl SqliteStore {
         Ok(connection)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Connection> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Connection> {
         // A panic while holding the connection leaves a transaction that was rolled back on drop: still usable.
         self.connection.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    fn write<T>(
+    pub(super) fn write<T>(
         &self,
-        act: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
+        act: impl FnOnce(&Change<'_>) -> rusqlite::Result<T>,
     ) -> rusqlite::Result<T> {
         let mut connection = self.lock();
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let value = act(&transaction)?;
-        transaction.commit()?;
+        let change = Change { transaction };
+        let value = act(&change)?;
+        change.transaction.commit()?;
         Ok(value)
+    }
+}
+
+/// A transaction under way; undone unless it is committed.
+pub(super) struct Change<'c> {
+    transaction: Transaction<'c>,
+}
+
+impl<'c> Deref for Change<'c> {
+    type Target = Transaction<'c>;
+    fn deref(&self) -> &Self::Target {
+        &self.transaction
     }
 }
 
@@ -81,305 +94,6 @@ impl SqliteStore {
 impl Store for SqliteStore {
     fn node(&self) -> &str {
         &self.node
-    }
-
-    async fn reserve(&self, record: &SandboxRecord) -> Result<()> {
-        let details = to_json(&record.details)?;
-        let inserted = self.write(|transaction| {
-            transaction
-                .prepare_cached(
-                    "INSERT INTO sandboxes (id, name, backend, state, owner, worker, created_at, used_at, idle_ms,
-                     hard_ms, failure, details) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
-                )?
-                .execute(params![
-                    record.id.as_str(),
-                    record.name,
-                    record.backend,
-                    record.state.as_str(),
-                    record.owner,
-                    record.worker,
-                    record.created_at,
-                    record.used_at,
-                    record.idle_ms.map(to_integer),
-                    record.hard_ms.map(to_integer),
-                    record.failure,
-                    details,
-                ])?;
-            note(transaction, &record.id, Step::Reserved)?;
-            note(transaction, &record.id, Step::Starting)
-        });
-        match inserted {
-            Err(rusqlite::Error::SqliteFailure(error, _))
-                if error.code == rusqlite::ErrorCode::ConstraintViolation =>
-            {
-                let name = record.name.as_deref().unwrap_or_else(|| record.id.as_str());
-                Err(Error::new(Code::SandboxExists, format!("there is a sandbox `{name}` already"))
-                    .with_remedy(format!("choose another name, or `belljar destroy {name}` first")))
-            }
-            other => other.map_err(failed),
-        }
-    }
-
-    async fn journal(&self, id: &SandboxId, step: Step) -> Result<()> {
-        self.write(|transaction| note(transaction, id, step)).map_err(failed)
-    }
-
-    async fn describe(&self, id: &SandboxId, step: Step, details: &Details) -> Result<()> {
-        let details = to_json(details)?;
-        self.write(|transaction| {
-            transaction
-                .prepare_cached("UPDATE sandboxes SET details = ?2 WHERE id = ?1")?
-                .execute(params![id.as_str(), details])?;
-            note(transaction, id, step)
-        })
-        .map_err(failed)
-    }
-
-    async fn ready(&self, id: &SandboxId) -> Result<()> {
-        self.write(|transaction| {
-            transaction
-                .prepare_cached(
-                    "UPDATE sandboxes SET state = 'ready', used_at = ?2, worker = NULL WHERE id = ?1",
-                )?
-                .execute(params![id.as_str(), now_ms()])?;
-            note(transaction, id, Step::Ready)
-        })
-        .map_err(failed)
-    }
-
-    async fn claim(
-        &self,
-        id: &SandboxId,
-        seen: Option<&str>,
-        worker: &str,
-        steps: &[Step],
-        state: Option<State>,
-    ) -> Result<bool> {
-        self.write(|transaction| {
-            let changed = transaction
-                .prepare_cached(
-                    "UPDATE sandboxes SET worker = ?3, state = coalesce(?4, state)
-                     WHERE id = ?1 AND worker IS ?2 AND ended_at IS NULL",
-                )?
-                .execute(params![id.as_str(), seen, worker, state.map(State::as_str)])?;
-            if changed == 1 {
-                steps.iter().try_for_each(|step| note(transaction, id, *step))?;
-            }
-            Ok(changed == 1)
-        })
-        .map_err(failed)
-    }
-
-    async fn release(&self, id: &SandboxId, worker: &str) -> Result<()> {
-        self.write(|transaction| {
-            transaction
-                .prepare_cached("UPDATE sandboxes SET worker = NULL WHERE id = ?1 AND worker = ?2")?
-                .execute([id.as_str(), worker])
-        })
-        .map(drop)
-        .map_err(failed)
-    }
-
-    async fn end(&self, id: &SandboxId, end: &End) -> Result<()> {
-        let (state, reason) = match end {
-            End::Destroyed(reason) => (State::Destroyed, reason.as_deref()),
-            End::Failed(reason) => (State::Failed, Some(reason.as_str())),
-        };
-        let now = now_ms();
-        self.write(|transaction| {
-            transaction
-                .prepare_cached(
-                    "UPDATE sandboxes SET state = ?2, failure = coalesce(?3, failure), ended_at = ?4,
-                     worker = NULL
-                     WHERE id = ?1",
-                )?
-                .execute(params![id.as_str(), state.as_str(), reason, now])?;
-            transaction
-                .prepare_cached("DELETE FROM journal WHERE sandbox = ?1")?
-                .execute([id.as_str()])?;
-            transaction
-                .prepare_cached("DELETE FROM ensured WHERE sandbox = ?1")?
-                .execute([id.as_str()])?;
-            transaction
-                .prepare_cached(
-                    "UPDATE processes SET status = 'lost', finished_at = ?2
-                     WHERE sandbox = ?1 AND finished_at IS NULL",
-                )?
-                .execute(params![id.as_str(), now])?;
-            Ok(())
-        })
-        .map_err(failed)
-    }
-
-    async fn touch(&self, id: &SandboxId) -> Result<()> {
-        self.write(|transaction| touch(transaction, id)).map_err(failed)
-    }
-
-    async fn sandbox(&self, id: &SandboxId) -> Result<Option<SandboxRecord>> {
-        let connection = self.lock();
-        let mut statement = connection
-            .prepare_cached(concat!(sandbox_columns!(), " WHERE id = ?1"))
-            .map_err(failed)?;
-        statement.query_row([id.as_str()], sandbox_from).optional().map_err(failed)
-    }
-
-    async fn sandbox_named(&self, name: &str) -> Result<Option<SandboxRecord>> {
-        let connection = self.lock();
-        let mut statement = connection
-            .prepare_cached(concat!(
-                sandbox_columns!(),
-                " WHERE name = ?1 AND state IN ('creating', 'ready', 'paused')"
-            ))
-            .map_err(failed)?;
-        statement.query_row([name], sandbox_from).optional().map_err(failed)
-    }
-
-    async fn sandboxes(&self, which: Which) -> Result<Vec<SandboxRecord>> {
-        let query = match which {
-            Which::Live => {
-                concat!(sandbox_columns!(), " WHERE ended_at IS NULL ORDER BY created_at, id")
-            }
-            Which::Unfinished => {
-                concat!(
-                    sandbox_columns!(),
-                    " WHERE ended_at IS NULL AND state IN ('creating', 'destroying')"
-                )
-            }
-            Which::Ephemeral => {
-                concat!(sandbox_columns!(), " WHERE ended_at IS NULL AND owner IS NOT NULL")
-            }
-        };
-        let connection = self.lock();
-        let mut statement = connection.prepare_cached(query).map_err(failed)?;
-        let rows = statement.query_map([], sandbox_from).map_err(failed)?;
-        rows.collect::<rusqlite::Result<_>>().map_err(failed)
-    }
-
-    async fn steps(&self, id: &SandboxId) -> Result<Vec<String>> {
-        let connection = self.lock();
-        let mut statement = connection
-            .prepare_cached("SELECT step FROM journal WHERE sandbox = ?1 ORDER BY seq")
-            .map_err(failed)?;
-        let rows = statement.query_map([id.as_str()], |row| row.get(0)).map_err(failed)?;
-        rows.collect::<rusqlite::Result<_>>().map_err(failed)
-    }
-
-    async fn is_ensured(&self, id: &SandboxId, hash: &str) -> Result<bool> {
-        let connection = self.lock();
-        let mut statement = connection
-            .prepare_cached("SELECT 1 FROM ensured WHERE sandbox = ?1 AND hash = ?2")
-            .map_err(failed)?;
-        statement.exists([id.as_str(), hash]).map_err(failed)
-    }
-
-    async fn mark_ensured(&self, id: &SandboxId, hash: &str) -> Result<()> {
-        self.write(|transaction| {
-            transaction
-                .prepare_cached("INSERT OR IGNORE INTO ensured (sandbox, hash) VALUES (?1, ?2)")?
-                .execute([id.as_str(), hash])
-        })
-        .map(drop)
-        .map_err(failed)
-    }
-
-    async fn add_process(&self, record: &ProcessRecord) -> Result<()> {
-        let exit = record.exit.as_ref().map(to_json).transpose()?;
-        self.write(|transaction| {
-            transaction
-                .prepare_cached(
-                    "INSERT INTO processes (id, sandbox, status, attendant, command, pid, timeout_ms, started_at,
-                     finished_at, exit) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
-                )?
-                .execute(params![
-                    record.id.as_str(),
-                    record.sandbox.as_str(),
-                    record.status.as_str(),
-                    record.attendant,
-                    record.command,
-                    record.pid,
-                    record.timeout_ms.map(to_integer),
-                    record.started_at,
-                    record.finished_at,
-                    exit,
-                ])?;
-            touch(transaction, &record.sandbox)
-        })
-        .map_err(failed)
-    }
-
-    async fn take_over(&self, id: &ProcessId, from: &str, to: &str) -> Result<bool> {
-        self.write(|transaction| {
-            transaction
-                .prepare_cached(
-                    "UPDATE processes SET attendant = ?3
-                     WHERE id = ?1 AND attendant = ?2 AND finished_at IS NULL",
-                )?
-                .execute([id.as_str(), from, to])
-        })
-        .map(|changed| changed == 1)
-        .map_err(failed)
-    }
-
-    async fn process_started(&self, id: &ProcessId, pid: u32) -> Result<()> {
-        self.write(|transaction| {
-            transaction
-                .prepare_cached(
-                    "UPDATE processes SET status = 'running', pid = ?2
-                     WHERE id = ?1 AND status = 'starting'",
-                )?
-                .execute(params![id.as_str(), pid])
-        })
-        .map(drop)
-        .map_err(failed)
-    }
-
-    async fn process_ended(
-        &self,
-        id: &ProcessId,
-        status: ProcessStatus,
-        exit: Option<&ExitRecord>,
-    ) -> Result<()> {
-        let exit = exit.map(to_json).transpose()?;
-        self.write(|transaction| {
-            transaction
-                .prepare_cached(
-                    "UPDATE processes SET status = ?2, exit = ?3, finished_at = ?4
-                     WHERE id = ?1 AND finished_at IS NULL",
-                )?
-                .execute(params![id.as_str(), status.as_str(), exit, now_ms()])
-        })
-        .map(drop)
-        .map_err(failed)
-    }
-
-    async fn process(&self, id: &ProcessId) -> Result<Option<ProcessRecord>> {
-        let connection = self.lock();
-        let mut statement = connection
-            .prepare_cached(concat!(process_columns!(), " WHERE id = ?1"))
-            .map_err(failed)?;
-        statement.query_row([id.as_str()], process_from).optional().map_err(failed)
-    }
-
-    async fn processes(&self, sandbox: Option<&SandboxId>) -> Result<Vec<ProcessRecord>> {
-        let connection = self.lock();
-        let query = match sandbox {
-            Some(_) => {
-                concat!(process_columns!(), " WHERE sandbox = ?1 ORDER BY started_at DESC, id")
-            }
-            None => concat!(process_columns!(), " ORDER BY started_at DESC, id"),
-        };
-        let mut statement = connection.prepare_cached(query).map_err(failed)?;
-        let parameters = rusqlite::params_from_iter(sandbox.map(SandboxId::as_str));
-        let rows = statement.query_map(parameters, process_from).map_err(failed)?;
-        rows.collect::<rusqlite::Result<_>>().map_err(failed)
-    }
-
-    async fn unfinished_processes(&self) -> Result<Vec<ProcessRecord>> {
-        let connection = self.lock();
-        let query = concat!(process_columns!(), " WHERE finished_at IS NULL");
-        let mut statement = connection.prepare_cached(query).map_err(failed)?;
-        let rows = statement.query_map([], process_from).map_err(failed)?;
-        rows.collect::<rusqlite::Result<_>>().map_err(failed)
     }
 
     async fn prune(&self, ended_before_ms: i64) -> Result<Vec<ProcessId>> {
@@ -442,23 +156,6 @@ impl Store for SqliteStore {
     }
 }
 
-fn note(transaction: &Transaction<'_>, id: &SandboxId, step: Step) -> rusqlite::Result<()> {
-    transaction
-        .prepare_cached(
-            "INSERT INTO journal (sandbox, seq, step, at) VALUES (?1,
-             (SELECT coalesce(max(seq), 0) + 1 FROM journal WHERE sandbox = ?1), ?2, ?3)",
-        )?
-        .execute(params![id.as_str(), step.as_str(), now_ms()])
-        .map(drop)
-}
-
-fn touch(transaction: &Transaction<'_>, id: &SandboxId) -> rusqlite::Result<()> {
-    transaction
-        .prepare_cached("UPDATE sandboxes SET used_at = ?2 WHERE id = ?1")?
-        .execute(params![id.as_str(), now_ms()])
-        .map(drop)
-}
-
 fn set_meta(transaction: &Transaction<'_>, key: &str, value: &str) -> rusqlite::Result<()> {
     transaction
         .prepare_cached("INSERT OR REPLACE INTO meta (key, value) VALUES (?1, ?2)")?
@@ -489,17 +186,17 @@ fn node(connection: &mut Connection) -> rusqlite::Result<String> {
     Ok(node)
 }
 
-fn to_json(value: &impl serde::Serialize) -> Result<String> {
+pub(super) fn to_json(value: &impl serde::Serialize) -> Result<String> {
     serde_json::to_string(value)
         .map_err(|source| Error::new(Code::Internal, "write a record").with_source(source))
 }
 
 /// Durations beyond what SQLite can hold mean the same as its maximum: never.
-fn to_integer(value: u64) -> i64 {
+pub(super) fn to_integer(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-fn failed(source: rusqlite::Error) -> Error {
+pub(super) fn failed(source: rusqlite::Error) -> Error {
     use rusqlite::ErrorCode;
     let error = Error::new(Code::StateFailed, "use the state database");
     let error = match source.sqlite_error_code() {

@@ -1,6 +1,11 @@
 //! The store's promises, on a real file.
 
+use belljar_policy::{SandboxId, TenantId};
+
 use super::*;
+use crate::Scope;
+use crate::query::ProcessQuery;
+use crate::store::*;
 
 fn store() -> (tempfile::TempDir, SqliteStore) {
     let directory = tempfile::tempdir().unwrap();
@@ -11,6 +16,7 @@ fn store() -> (tempfile::TempDir, SqliteStore) {
 fn record(store: &SqliteStore, name: Option<&str>) -> SandboxRecord {
     SandboxRecord {
         id: random::sandbox_id(store.node()).unwrap(),
+        tenant: TenantId::default(),
         name: name.map(str::to_owned),
         backend: "fake".to_owned(),
         state: State::Creating,
@@ -20,6 +26,7 @@ fn record(store: &SqliteStore, name: Option<&str>) -> SandboxRecord {
         used_at: 2,
         idle_ms: Some(1_800_000),
         hard_ms: None,
+        hard_from: 1,
         failure: None,
         details: Details { template: "host".to_owned(), ..Details::default() },
     }
@@ -29,6 +36,7 @@ fn process(sandbox: &SandboxId) -> ProcessRecord {
     ProcessRecord {
         id: random::process_id(),
         sandbox: sandbox.clone(),
+        tenant: TenantId::default(),
         status: ProcessStatus::Starting,
         attendant: "me".to_owned(),
         command: "true".to_owned(),
@@ -37,6 +45,7 @@ fn process(sandbox: &SandboxId) -> ProcessRecord {
         started_at: now_ms(),
         finished_at: None,
         exit: None,
+        details: ProcessDetails::default(),
     }
 }
 
@@ -46,14 +55,17 @@ async fn records_come_back_as_they_went_in() {
     let record = record(&store, Some("web"));
     store.reserve(&record).await.unwrap();
     assert_eq!(store.sandbox(&record.id).await.unwrap().unwrap(), record);
-    assert_eq!(store.sandbox_named("web").await.unwrap().unwrap(), record);
+    assert_eq!(store.sandbox_named(&TenantId::default(), "web").await.unwrap().unwrap(), record);
     assert!(record.id.as_str().starts_with(store.node()));
 
     let process = process(&record.id);
     store.add_process(&process).await.unwrap();
     assert_eq!(store.process(&process.id).await.unwrap().unwrap(), process);
-    assert_eq!(store.processes(Some(&record.id)).await.unwrap(), std::slice::from_ref(&process));
-    assert_eq!(store.processes(None).await.unwrap(), [process]);
+    let query = ProcessQuery::default();
+    let listing = Listing { scope: &Scope::All, query: &query, after: None, limit: 10 };
+    let found = store.processes(Some(&record.id), &listing).await.unwrap();
+    assert_eq!(found, std::slice::from_ref(&process));
+    assert_eq!(store.processes(None, &listing).await.unwrap(), [process]);
 }
 
 #[tokio::test]
@@ -68,7 +80,10 @@ async fn a_name_belongs_to_one_live_sandbox() {
     let destroying = Some(State::Destroying);
     assert!(store.claim(&first.id, None, "me", &[Step::Stopping], destroying).await.unwrap());
     store.reserve(&second).await.unwrap();
-    assert_eq!(store.sandbox_named("web").await.unwrap().unwrap().id, second.id);
+    assert_eq!(
+        store.sandbox_named(&TenantId::default(), "web").await.unwrap().unwrap().id,
+        second.id
+    );
 }
 
 #[tokio::test]
@@ -87,7 +102,7 @@ async fn the_end_of_a_sandbox_ends_what_belongs_to_it() {
     store.end(&record.id, &End::Failed("no luck".to_owned())).await.unwrap();
     let ended = store.sandbox(&record.id).await.unwrap().unwrap();
     assert_eq!((ended.state, ended.failure.as_deref()), (State::Failed, Some("no luck")));
-    assert_eq!(store.sandbox_named("web").await.unwrap(), None);
+    assert_eq!(store.sandbox_named(&TenantId::default(), "web").await.unwrap(), None);
     assert_eq!(store.steps(&record.id).await.unwrap(), Vec::<String>::new());
     assert!(!store.is_ensured(&record.id, "abc").await.unwrap());
     let lost = store.process(&process.id).await.unwrap().unwrap();

@@ -13,7 +13,7 @@ const MAX_LENGTH: usize = 63;
 const RULE: &str =
     "use 1 to 63 lower-case letters, digits, `-`, `_` or `.`, beginning with a letter or digit";
 
-/// A name for a sandbox: unique among the sandboxes of one state directory.
+/// A name for a sandbox: unique among the sandboxes of one tenant.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SandboxName(String);
 

@@ -1,0 +1,163 @@
+//! Processes in the SQLite store.
+
+use belljar_policy::{ProcessId, SandboxId};
+use rusqlite::{OptionalExtension, params};
+
+use super::SqliteStore;
+use super::listing::{Conditions, Listing, text};
+use super::record::{ExitRecord, ProcessRecord, ProcessStatus};
+use super::rows::{process_columns, process_from};
+use super::sandboxes::touch;
+use super::sqlite::{failed, to_integer, to_json};
+use crate::Result;
+use crate::query::ProcessQuery;
+use crate::time::now_ms;
+
+#[async_trait::async_trait]
+pub(crate) trait ProcessStore: Send + Sync {
+    /// Adds a process that is about to be started, and moves the sandbox's idle clock.
+    async fn add_process(&self, record: &ProcessRecord) -> Result<()>;
+
+    /// Makes another engine the attendant of a process that runs; false if somebody was faster.
+    async fn take_over(&self, id: &ProcessId, from: &str, to: &str) -> Result<bool>;
+
+    async fn process_started(&self, id: &ProcessId, pid: u32) -> Result<()>;
+
+    /// Records how a process ended, unless its end is recorded already.
+    async fn process_ended(
+        &self,
+        id: &ProcessId,
+        status: ProcessStatus,
+        exit: Option<&ExitRecord>,
+    ) -> Result<()>;
+
+    async fn process(&self, id: &ProcessId) -> Result<Option<ProcessRecord>>;
+
+    /// Processes of one sandbox, or of all, newest first; one more than the limit where there are more. The sandbox in
+    /// the query has been looked up already.
+    async fn processes(
+        &self,
+        sandbox: Option<&SandboxId>,
+        listing: &Listing<'_, ProcessQuery>,
+    ) -> Result<Vec<ProcessRecord>>;
+
+    /// Processes whose end is not recorded.
+    async fn unfinished_processes(&self) -> Result<Vec<ProcessRecord>>;
+}
+
+#[async_trait::async_trait]
+impl ProcessStore for SqliteStore {
+    async fn add_process(&self, record: &ProcessRecord) -> Result<()> {
+        let exit = record.exit.as_ref().map(to_json).transpose()?;
+        let details = to_json(&record.details)?;
+        self.write(|change| {
+            change
+                .prepare_cached(
+                    "INSERT INTO processes (id, sandbox, status, attendant, command, pid, timeout_ms, started_at,
+                     finished_at, exit, tenant, details)
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+                )?
+                .execute(params![
+                    record.id.as_str(),
+                    record.sandbox.as_str(),
+                    record.status.as_str(),
+                    record.attendant,
+                    record.command,
+                    record.pid,
+                    record.timeout_ms.map(to_integer),
+                    record.started_at,
+                    record.finished_at,
+                    exit,
+                    record.tenant.as_str(),
+                    details,
+                ])?;
+            touch(change, &record.sandbox)
+        })
+        .map_err(failed)
+    }
+
+    async fn take_over(&self, id: &ProcessId, from: &str, to: &str) -> Result<bool> {
+        self.write(|change| {
+            change
+                .prepare_cached(
+                    "UPDATE processes SET attendant = ?3
+                     WHERE id = ?1 AND attendant = ?2 AND finished_at IS NULL",
+                )?
+                .execute([id.as_str(), from, to])
+        })
+        .map(|changed| changed == 1)
+        .map_err(failed)
+    }
+
+    async fn process_started(&self, id: &ProcessId, pid: u32) -> Result<()> {
+        self.write(|change| {
+            change
+                .prepare_cached(
+                    "UPDATE processes SET status = 'running', pid = ?2
+                     WHERE id = ?1 AND status = 'starting'",
+                )?
+                .execute(params![id.as_str(), pid])
+        })
+        .map(drop)
+        .map_err(failed)
+    }
+
+    async fn process_ended(
+        &self,
+        id: &ProcessId,
+        status: ProcessStatus,
+        exit: Option<&ExitRecord>,
+    ) -> Result<()> {
+        let exit = exit.map(to_json).transpose()?;
+        self.write(|change| {
+            change
+                .prepare_cached(
+                    "UPDATE processes SET status = ?2, exit = ?3, finished_at = ?4
+                     WHERE id = ?1 AND finished_at IS NULL",
+                )?
+                .execute(params![id.as_str(), status.as_str(), exit, now_ms()])
+        })
+        .map(drop)
+        .map_err(failed)
+    }
+
+    async fn process(&self, id: &ProcessId) -> Result<Option<ProcessRecord>> {
+        let connection = self.lock();
+        let mut statement = connection
+            .prepare_cached(concat!(process_columns!(), " WHERE id = ?1"))
+            .map_err(failed)?;
+        statement.query_row([id.as_str()], process_from).optional().map_err(failed)
+    }
+
+    async fn processes(
+        &self,
+        sandbox: Option<&SandboxId>,
+        listing: &Listing<'_, ProcessQuery>,
+    ) -> Result<Vec<ProcessRecord>> {
+        let mut conditions = Conditions::default();
+        conditions.add_scope(listing.scope, "sandbox");
+        if let Some(sandbox) = sandbox {
+            conditions.add_text("sandbox = ?", sandbox.as_str());
+        }
+        conditions.add_any("status", listing.query.statuses.iter().map(|status| status.as_str()));
+        if let Some(after) = &listing.after {
+            conditions.add("(started_at, id) < (?, ?)", [after.at.into(), text(&after.id)]);
+        }
+        let (query, values) =
+            conditions.finish(process_columns!(), "started_at DESC, id DESC", listing.limit + 1);
+        let connection = self.lock();
+        let mut statement = connection.prepare(&query).map_err(failed)?;
+        let rows = statement
+            .query_map(rusqlite::params_from_iter(values), process_from)
+            .map_err(failed)?;
+        rows.collect::<rusqlite::Result<_>>().map_err(failed)
+    }
+
+    async fn unfinished_processes(&self) -> Result<Vec<ProcessRecord>> {
+        let connection = self.lock();
+        let query = concat!(process_columns!(), " WHERE finished_at IS NULL");
+        let mut statement = connection.prepare_cached(query).map_err(failed)?;
+        let rows = statement.query_map([], process_from).map_err(failed)?;
+        rows.collect::<rusqlite::Result<_>>().map_err(failed)
+    }
+}

@@ -1,0 +1,404 @@
+//! Sandboxes and their journal in the SQLite store.
+
+use belljar_codes::Code;
+use belljar_policy::{SandboxId, TenantId};
+use rusqlite::{OptionalExtension, params};
+
+use super::listing::{Conditions, Listing, text};
+use super::record::{Details, SandboxRecord, State};
+use super::rows::{parsed, sandbox_columns, sandbox_from};
+use super::sqlite::{Change, failed, to_integer, to_json};
+use super::{End, SqliteStore, Step, Which};
+use crate::query::SandboxQuery;
+use crate::time::now_ms;
+use crate::{Error, Result};
+
+#[async_trait::async_trait]
+pub(crate) trait SandboxStore: Send + Sync {
+    /// Adds a sandbox that is about to be started, with both steps. `SandboxExists` if a live one has its name.
+    async fn reserve(&self, record: &SandboxRecord) -> Result<()>;
+
+    /// Notes that a step is about to happen.
+    async fn journal(&self, id: &SandboxId, step: Step) -> Result<()>;
+
+    /// Notes a step and what is known about the sandbox by now.
+    async fn describe(&self, id: &SandboxId, step: Step, details: &Details) -> Result<()>;
+
+    /// Notes that the sandbox is ready; whoever worked on it no longer does.
+    async fn ready(&self, id: &SandboxId) -> Result<()>;
+
+    /// Puts `worker` in the place of `seen` as the engine at work on the sandbox, notes the steps that it will take, and
+    /// moves the sandbox to `state`. False, and nothing changed, if somebody was faster.
+    async fn claim(
+        &self,
+        id: &SandboxId,
+        seen: Option<&str>,
+        worker: &str,
+        steps: &[Step],
+        state: Option<State>,
+    ) -> Result<bool>;
+
+    /// Takes `worker` away from the sandbox.
+    async fn release(&self, id: &SandboxId, worker: &str) -> Result<()>;
+
+    /// Ends the sandbox's life: its name is free, its journal is gone, processes that still ran are lost.
+    async fn end(&self, id: &SandboxId, end: &End) -> Result<()>;
+
+    /// The sandbox is paused; whoever worked on it no longer does.
+    #[allow(dead_code, reason = "leases and pausing stand on it")]
+    async fn paused(&self, id: &SandboxId) -> Result<()>;
+
+    /// The sandbox runs again; whoever worked on it no longer does.
+    #[allow(dead_code, reason = "leases and pausing stand on it")]
+    async fn resumed(&self, id: &SandboxId) -> Result<()>;
+
+    /// Sets both limits of the lease. The idle clock starts anew, the hard one started at `hard_from`.
+    #[allow(dead_code, reason = "leases and pausing stand on it")]
+    async fn set_lease(
+        &self,
+        id: &SandboxId,
+        idle_ms: Option<u64>,
+        hard_ms: Option<u64>,
+        hard_from: i64,
+    ) -> Result<()>;
+
+    /// Moves the idle clock.
+    async fn touch(&self, id: &SandboxId) -> Result<()>;
+
+    async fn sandbox(&self, id: &SandboxId) -> Result<Option<SandboxRecord>>;
+
+    /// Whose a sandbox is.
+    async fn tenant_of(&self, id: &SandboxId) -> Result<Option<TenantId>>;
+
+    /// The live sandbox of that name.
+    async fn sandbox_named(&self, tenant: &TenantId, name: &str) -> Result<Option<SandboxRecord>>;
+
+    async fn sandboxes(&self, which: Which) -> Result<Vec<SandboxRecord>>;
+
+    /// Oldest first; one more than the limit where there are more.
+    async fn list(&self, listing: &Listing<'_, SandboxQuery>) -> Result<Vec<SandboxRecord>>;
+
+    /// The steps in the sandbox's journal, oldest first.
+    async fn steps(&self, id: &SandboxId) -> Result<Vec<String>>;
+
+    /// Whether a command of `--ensure`, given by its hash, has succeeded in this sandbox.
+    async fn is_ensured(&self, id: &SandboxId, hash: &str) -> Result<bool>;
+
+    async fn mark_ensured(&self, id: &SandboxId, hash: &str) -> Result<()>;
+}
+
+#[async_trait::async_trait]
+impl SandboxStore for SqliteStore {
+    async fn reserve(&self, record: &SandboxRecord) -> Result<()> {
+        let details = to_json(&record.details)?;
+        let limits = &record.details.limits;
+        let inserted = self.write(|change| {
+            change
+                .prepare_cached(
+                    "INSERT INTO sandboxes (id, name, backend, state, owner, worker, created_at, used_at, idle_ms,
+                     hard_ms, failure, details, tenant, hard_from, memory_bytes, milli_cpus, disk_bytes)
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
+                )?
+                .execute(params![
+                    record.id.as_str(),
+                    record.name,
+                    record.backend,
+                    record.state.as_str(),
+                    record.owner,
+                    record.worker,
+                    record.created_at,
+                    record.used_at,
+                    record.idle_ms.map(to_integer),
+                    record.hard_ms.map(to_integer),
+                    record.failure,
+                    details,
+                    record.tenant.as_str(),
+                    record.hard_from,
+                    to_integer(limits.memory_bytes.value),
+                    limits.cpu_millis.value,
+                    to_integer(limits.disk_bytes.value),
+                ])?;
+            note(change, &record.id, Step::Reserved)?;
+            note(change, &record.id, Step::Starting)
+        });
+        match inserted {
+            Err(rusqlite::Error::SqliteFailure(error, _))
+                if error.code == rusqlite::ErrorCode::ConstraintViolation =>
+            {
+                let name = record.name.as_deref().unwrap_or_else(|| record.id.as_str());
+                Err(Error::new(Code::SandboxExists, format!("there is a sandbox `{name}` already"))
+                    .with_remedy(format!("choose another name, or `belljar destroy {name}` first")))
+            }
+            other => other.map_err(failed),
+        }
+    }
+
+    async fn journal(&self, id: &SandboxId, step: Step) -> Result<()> {
+        self.write(|change| note(change, id, step)).map_err(failed)
+    }
+
+    async fn describe(&self, id: &SandboxId, step: Step, details: &Details) -> Result<()> {
+        let details = to_json(details)?;
+        self.write(|change| {
+            change
+                .prepare_cached("UPDATE sandboxes SET details = ?2 WHERE id = ?1")?
+                .execute(params![id.as_str(), details])?;
+            note(change, id, step)
+        })
+        .map_err(failed)
+    }
+
+    async fn ready(&self, id: &SandboxId) -> Result<()> {
+        self.write(|change| {
+            change
+                .prepare_cached(
+                    "UPDATE sandboxes SET state = 'ready', used_at = ?2, worker = NULL WHERE id = ?1",
+                )?
+                .execute(params![id.as_str(), now_ms()])?;
+            note(change, id, Step::Ready)
+        })
+        .map_err(failed)
+    }
+
+    async fn claim(
+        &self,
+        id: &SandboxId,
+        seen: Option<&str>,
+        worker: &str,
+        steps: &[Step],
+        state: Option<State>,
+    ) -> Result<bool> {
+        self.write(|change| {
+            let changed = change
+                .prepare_cached(
+                    "UPDATE sandboxes SET worker = ?3, state = coalesce(?4, state)
+                     WHERE id = ?1 AND worker IS ?2 AND ended_at IS NULL",
+                )?
+                .execute(params![id.as_str(), seen, worker, state.map(State::as_str)])?;
+            if changed == 1 {
+                steps.iter().try_for_each(|step| note(change, id, *step))?;
+            }
+            Ok(changed == 1)
+        })
+        .map_err(failed)
+    }
+
+    async fn release(&self, id: &SandboxId, worker: &str) -> Result<()> {
+        self.write(|change| {
+            change
+                .prepare_cached("UPDATE sandboxes SET worker = NULL WHERE id = ?1 AND worker = ?2")?
+                .execute([id.as_str(), worker])
+        })
+        .map(drop)
+        .map_err(failed)
+    }
+
+    async fn end(&self, id: &SandboxId, end: &End) -> Result<()> {
+        let (state, reason) = match end {
+            End::Destroyed(reason) => (State::Destroyed, reason.as_deref()),
+            End::Failed(reason) => (State::Failed, Some(reason.as_str())),
+        };
+        let now = now_ms();
+        self.write(|change| {
+            change
+                .prepare_cached(
+                    "UPDATE sandboxes SET state = ?2, failure = coalesce(?3, failure), ended_at = ?4,
+                     worker = NULL
+                     WHERE id = ?1",
+                )?
+                .execute(params![id.as_str(), state.as_str(), reason, now])?;
+            change
+                .prepare_cached("DELETE FROM journal WHERE sandbox = ?1")?
+                .execute([id.as_str()])?;
+            change
+                .prepare_cached("DELETE FROM ensured WHERE sandbox = ?1")?
+                .execute([id.as_str()])?;
+            change
+                .prepare_cached(
+                    "UPDATE processes SET status = 'lost', finished_at = ?2
+                     WHERE sandbox = ?1 AND finished_at IS NULL",
+                )?
+                .execute(params![id.as_str(), now])?;
+            Ok(())
+        })
+        .map_err(failed)
+    }
+
+    async fn paused(&self, id: &SandboxId) -> Result<()> {
+        self.write(|change| rest_in(change, id, State::Paused)).map_err(failed)
+    }
+
+    async fn resumed(&self, id: &SandboxId) -> Result<()> {
+        self.write(|change| {
+            rest_in(change, id, State::Ready)?;
+            touch(change, id)
+        })
+        .map_err(failed)
+    }
+
+    async fn set_lease(
+        &self,
+        id: &SandboxId,
+        idle_ms: Option<u64>,
+        hard_ms: Option<u64>,
+        hard_from: i64,
+    ) -> Result<()> {
+        self.write(|change| {
+            change
+                .prepare_cached(
+                    "UPDATE sandboxes SET idle_ms = ?2, hard_ms = ?3, hard_from = ?4 WHERE id = ?1",
+                )?
+                .execute(params![
+                    id.as_str(),
+                    idle_ms.map(to_integer),
+                    hard_ms.map(to_integer),
+                    hard_from
+                ])?;
+            touch(change, id)
+        })
+        .map_err(failed)
+    }
+
+    async fn touch(&self, id: &SandboxId) -> Result<()> {
+        self.write(|change| touch(change, id)).map_err(failed)
+    }
+
+    async fn sandbox(&self, id: &SandboxId) -> Result<Option<SandboxRecord>> {
+        let connection = self.lock();
+        let mut statement = connection
+            .prepare_cached(concat!(sandbox_columns!(), " WHERE id = ?1"))
+            .map_err(failed)?;
+        statement.query_row([id.as_str()], sandbox_from).optional().map_err(failed)
+    }
+
+    async fn tenant_of(&self, id: &SandboxId) -> Result<Option<TenantId>> {
+        let connection = self.lock();
+        let mut statement = connection
+            .prepare_cached("SELECT tenant FROM sandboxes WHERE id = ?1")
+            .map_err(failed)?;
+        let tenant = statement.query_row([id.as_str()], |row| parsed(row, 0, TenantId::parse));
+        tenant.optional().map_err(failed)
+    }
+
+    async fn sandbox_named(&self, tenant: &TenantId, name: &str) -> Result<Option<SandboxRecord>> {
+        let connection = self.lock();
+        let mut statement = connection
+            .prepare_cached(concat!(
+                sandbox_columns!(),
+                " WHERE tenant = ?1 AND name = ?2 AND state IN ('creating', 'ready', 'paused')"
+            ))
+            .map_err(failed)?;
+        statement.query_row([tenant.as_str(), name], sandbox_from).optional().map_err(failed)
+    }
+
+    async fn sandboxes(&self, which: Which) -> Result<Vec<SandboxRecord>> {
+        let query = match which {
+            Which::Live => {
+                concat!(sandbox_columns!(), " WHERE ended_at IS NULL ORDER BY created_at, id")
+            }
+            Which::Unfinished => {
+                concat!(
+                    sandbox_columns!(),
+                    " WHERE ended_at IS NULL AND state IN ('creating', 'destroying')"
+                )
+            }
+            Which::Ephemeral => {
+                concat!(sandbox_columns!(), " WHERE ended_at IS NULL AND owner IS NOT NULL")
+            }
+        };
+        let connection = self.lock();
+        let mut statement = connection.prepare_cached(query).map_err(failed)?;
+        let rows = statement.query_map([], sandbox_from).map_err(failed)?;
+        rows.collect::<rusqlite::Result<_>>().map_err(failed)
+    }
+
+    async fn list(&self, listing: &Listing<'_, SandboxQuery>) -> Result<Vec<SandboxRecord>> {
+        let query = listing.query;
+        let mut conditions = Conditions::default();
+        conditions.add_scope(listing.scope, "id");
+        if query.states.is_empty() {
+            conditions.add("ended_at IS NULL", []);
+        } else {
+            conditions.add_any("state", query.states.iter().map(|state| state.as_str()));
+        }
+        if let Some(prefix) = &query.name_prefix {
+            let both = [text(prefix), text(prefix)];
+            conditions.add("substr(name, 1, length(?)) = ?", both);
+        }
+        for (place, pairs) in [("labels", &query.labels), ("metadata", &query.metadata)] {
+            let condition = format!(
+                "EXISTS (SELECT 1 FROM json_each(details, '$.{place}') AS pair
+                 WHERE pair.key = ? AND pair.value = ?)"
+            );
+            for (key, value) in pairs {
+                conditions.add(&condition, [text(key), text(value)]);
+            }
+        }
+        if let Some(after) = &listing.after {
+            conditions.add("(created_at, id) > (?, ?)", [after.at.into(), text(&after.id)]);
+        }
+        let (query, values) =
+            conditions.finish(sandbox_columns!(), "created_at, id", listing.limit + 1);
+        let connection = self.lock();
+        let mut statement = connection.prepare(&query).map_err(failed)?;
+        let rows = statement
+            .query_map(rusqlite::params_from_iter(values), sandbox_from)
+            .map_err(failed)?;
+        rows.collect::<rusqlite::Result<_>>().map_err(failed)
+    }
+
+    async fn steps(&self, id: &SandboxId) -> Result<Vec<String>> {
+        let connection = self.lock();
+        let mut statement = connection
+            .prepare_cached("SELECT step FROM journal WHERE sandbox = ?1 ORDER BY seq")
+            .map_err(failed)?;
+        let rows = statement.query_map([id.as_str()], |row| row.get(0)).map_err(failed)?;
+        rows.collect::<rusqlite::Result<_>>().map_err(failed)
+    }
+
+    async fn is_ensured(&self, id: &SandboxId, hash: &str) -> Result<bool> {
+        let connection = self.lock();
+        let mut statement = connection
+            .prepare_cached("SELECT 1 FROM ensured WHERE sandbox = ?1 AND hash = ?2")
+            .map_err(failed)?;
+        statement.exists([id.as_str(), hash]).map_err(failed)
+    }
+
+    async fn mark_ensured(&self, id: &SandboxId, hash: &str) -> Result<()> {
+        self.write(|change| {
+            change
+                .prepare_cached("INSERT OR IGNORE INTO ensured (sandbox, hash) VALUES (?1, ?2)")?
+                .execute([id.as_str(), hash])
+        })
+        .map(drop)
+        .map_err(failed)
+    }
+}
+
+fn note(change: &Change<'_>, id: &SandboxId, step: Step) -> rusqlite::Result<()> {
+    change
+        .prepare_cached(
+            "INSERT INTO journal (sandbox, seq, step, at) VALUES (?1,
+             (SELECT coalesce(max(seq), 0) + 1 FROM journal WHERE sandbox = ?1), ?2, ?3)",
+        )?
+        .execute(params![id.as_str(), step.as_str(), now_ms()])
+        .map(drop)
+}
+
+pub(super) fn touch(change: &Change<'_>, id: &SandboxId) -> rusqlite::Result<()> {
+    change
+        .prepare_cached("UPDATE sandboxes SET used_at = ?2 WHERE id = ?1")?
+        .execute(params![id.as_str(), now_ms()])
+        .map(drop)
+}
+
+/// Moves a sandbox to a state in which nobody is at work on it.
+#[allow(dead_code, reason = "pausing stands on it")]
+fn rest_in(change: &Change<'_>, id: &SandboxId, state: State) -> rusqlite::Result<()> {
+    change
+        .prepare_cached(
+            "UPDATE sandboxes SET state = ?2, worker = NULL WHERE id = ?1 AND ended_at IS NULL",
+        )?
+        .execute([id.as_str(), state.as_str()])
+        .map(drop)
+}
