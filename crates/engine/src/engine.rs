@@ -24,9 +24,9 @@ use crate::query::Place;
 use crate::state_dir::StateDirectory;
 use crate::store::{End, Listing, ProcessRecord, SandboxRecord, SqliteStore, State, Store};
 use crate::{
-    Artifact, CreateRequest, EngineOptions, Error, ExecRequest, Explanation, LayerChange,
-    LeakReport, Page, Process, ProcessInfo, ProcessQuery, Result, Sandbox, SandboxQuery, Scope,
-    Session, SessionRequest, TemplateInfo,
+    Artifact, CreateRequest, EngineOptions, Error, ExecRequest, Explanation, Follower, LayerChange,
+    LeakReport, Page, Process, ProcessControl, ProcessInfo, ProcessQuery, Result, Sandbox,
+    SandboxQuery, Scope, Session, SessionRequest, Started, TemplateInfo,
 };
 use crate::{
     artifacts, ensure, explain, layer, leaks, process, query, recovery, session, template,
@@ -53,6 +53,10 @@ pub(crate) struct Inner {
     pub(crate) audit: Audit,
     pub(crate) background: Background,
     pub(crate) presence: Presence,
+    /// The processes that this engine attends to.
+    pub(crate) attended: Arc<process::Registry>,
+    /// How long records and logs of what has ended are kept.
+    pub(crate) retention: Duration,
     home: Option<PathBuf>,
     live: Mutex<HashMap<SandboxId, Arc<Live>>>,
     /// Ends of sandboxes and processes.
@@ -73,6 +77,8 @@ impl Engine {
             store: Arc::new(store),
             backends: Backends::new(options.backends),
             background: Background::default(),
+            attended: Arc::default(),
+            retention: options.retention,
             home: options.home,
             live: Mutex::default(),
             ends: AtomicU32::new(0),
@@ -140,7 +146,7 @@ impl Engine {
         }
         let listing = Listing { scope: &self.scope, query, after, limit };
         let records = self.inner.store.list(&listing).await?;
-        Ok(query::page(records, limit, |last| Place {
+        Ok(query::page(records, limit, Sandbox::from, |last| Place {
             at: last.created_at,
             id: last.id.to_string(),
         }))
@@ -174,6 +180,36 @@ impl Engine {
         to_the_end(async move { process::start(&inner, &id, request).await }).await
     }
 
+    /// Starts a command whose output goes to its log alone: nobody needs to read, and nobody holds it up. The sandbox is
+    /// given by name or id.
+    pub async fn start(&self, sandbox: &str, request: ExecRequest) -> Result<Started> {
+        let id = self.find(sandbox).await?.id;
+        let inner = Arc::clone(&self.inner);
+        to_the_end(async move { process::start_detached(&inner, &id, request).await }).await
+    }
+
+    /// Follows a process from the given offsets on: what its log has, then live, then its end.
+    pub async fn follow(&self, process: &ProcessId, from: Offsets) -> Result<Follower> {
+        self.find_process(process).await?;
+        Ok(Follower::new(&self.inner, process, from))
+    }
+
+    /// Waits for the end of a process; after `timeout` its record is returned as it is then.
+    pub async fn wait(
+        &self,
+        process: &ProcessId,
+        timeout: Option<Duration>,
+    ) -> Result<ProcessInfo> {
+        self.find_process(process).await?;
+        process::wait(&self.inner, process, timeout).await
+    }
+
+    /// A handle to write to and act on any process that runs; `ProcessEnded` where it has ended.
+    pub async fn control(&self, process: &ProcessId) -> Result<ProcessControl> {
+        self.find_process(process).await?;
+        process::control(&self.inner, process).await
+    }
+
     /// Attends to a process that runs and that nobody attends to.
     pub async fn attach(&self, process: &ProcessId) -> Result<Process> {
         self.find_process(process).await?;
@@ -189,14 +225,15 @@ impl Engine {
         };
         let listing = Listing { scope: &self.scope, query, after, limit };
         let records = self.inner.store.processes(sandbox.as_ref(), &listing).await?;
-        Ok(query::page(records, limit, |last| Place {
+        let show = |record| process::info(&self.inner, record);
+        Ok(query::page(records, limit, show, |last| Place {
             at: last.started_at,
             id: last.id.to_string(),
         }))
     }
 
     pub async fn process(&self, id: &ProcessId) -> Result<ProcessInfo> {
-        Ok(self.find_process(id).await?.into())
+        Ok(process::info(&self.inner, self.find_process(id).await?))
     }
 
     /// Reads a process's log from the given offsets on.
@@ -281,7 +318,7 @@ impl Engine {
         let record = self.inner.store.process(id).await?;
         record
             .filter(|record| self.scope.sees(&record.tenant, &record.sandbox))
-            .ok_or_else(|| Error::new(Code::ProcessNotFound, format!("there is no process `{id}`")))
+            .ok_or_else(|| Error::process_not_found(id))
     }
 
     /// Waits until work in the background is done, up to ten seconds, and lets go of the backends' helpers. Sandboxes stay.

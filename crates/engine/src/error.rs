@@ -74,6 +74,10 @@ impl Error {
             .with_remedy("`belljar list` shows the sandboxes that exist")
     }
 
+    pub(crate) fn process_not_found(id: &belljar_policy::ProcessId) -> Self {
+        Self::new(Code::ProcessNotFound, format!("there is no process `{id}`"))
+    }
+
     pub(crate) fn sandbox_gone(id: &str) -> Self {
         Self::new(Code::SandboxGone, format!("sandbox `{id}` has ended"))
             .with_remedy("create a new sandbox")

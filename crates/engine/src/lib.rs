@@ -65,13 +65,13 @@ pub use layer::{LayerChange, LayerChangeKind};
 pub use leaks::LeakReport;
 pub use log::{Channel, LogReader, Offsets, Record};
 pub use process::{
-    Captured, Completed, Exit, ExitStatus, Process, ProcessControl, ProcessEvent, ProcessInfo,
-    ProcessStatus, Reason, Usage,
+    Captured, Completed, Exit, ExitStatus, Followed, Follower, Process, ProcessControl,
+    ProcessEvent, ProcessInfo, ProcessStatus, Reason, Started, Usage,
 };
 pub use query::{Page, ProcessQuery, SandboxQuery};
 pub use request::{
-    BackendChoice, CreateRequest, DEFAULT_IDLE_TIMEOUT, DEFAULT_MEMORY_CAP, EngineOptions,
-    ExecRequest, Program, SessionRequest, Stdin, WorkspaceRequest,
+    BackendChoice, CreateRequest, DEFAULT_IDLE_TIMEOUT, DEFAULT_MEMORY_CAP, DEFAULT_RETENTION,
+    EngineOptions, ExecRequest, Program, SessionRequest, Stdin, WorkspaceRequest,
 };
 pub use sandbox::{Isolation, Sandbox, SandboxState, Workspace};
 pub use scope::Scope;

@@ -91,15 +91,16 @@ pub(crate) fn limit(asked: Option<u32>) -> Result<usize> {
 }
 
 /// Makes a page of at most `limit` out of records of which one more was asked for.
-pub(crate) fn page<R, T: From<R>>(
+pub(crate) fn page<R, T>(
     mut records: Vec<R>,
     limit: usize,
+    show: impl Fn(R) -> T,
     place: impl FnOnce(&R) -> Place,
 ) -> Page<T> {
     let more = records.len() > limit;
     records.truncate(limit);
     let next = if more { records.last().map(|last| place(last).token()) } else { None };
-    Page { items: records.into_iter().map(T::from).collect(), next }
+    Page { items: records.into_iter().map(show).collect(), next }
 }
 
 #[cfg(test)]

@@ -31,9 +31,6 @@ const LEASE_SLACK_MS: i64 = 60_000;
 /// Old records are looked for this often: it reads all of them.
 const PRUNE_INTERVAL_MS: i64 = 3_600_000;
 
-/// How long records and logs of what has ended are kept.
-const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
-
 /// Settles what interrupted processes left: quick, because there is rarely anything.
 pub(crate) async fn recover(inner: &Arc<Inner>) -> Result<()> {
     let unfinished = inner.store.sandboxes(Which::Unfinished).await?;
@@ -70,8 +67,8 @@ pub(crate) async fn sweep(inner: &Arc<Inner>) -> Result<()> {
         }
     }
     if inner.store.claim_turn("prune", PRUNE_INTERVAL_MS).await? {
-        let kept_ms = i64::try_from(KEPT.as_millis()).expect("a week");
-        for process in inner.store.prune(now_ms() - kept_ms).await? {
+        let kept_ms = i64::try_from(inner.retention.as_millis()).unwrap_or(i64::MAX);
+        for process in inner.store.prune(now_ms().saturating_sub(kept_ms)).await? {
             remove_log(inner, &process);
         }
     }

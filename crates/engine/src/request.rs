@@ -15,6 +15,9 @@ use belljar_policy::{
 /// How long a sandbox may go unused before it ends by itself.
 pub const DEFAULT_IDLE_TIMEOUT: Duration = Duration::from_secs(1800);
 
+/// How long records and logs of what has ended are kept.
+pub const DEFAULT_RETENTION: Duration = Duration::from_secs(7 * 24 * 3600);
+
 /// Output kept in memory per stream by [`crate::Process::wait`].
 pub const DEFAULT_MEMORY_CAP: usize = 1 << 20;
 
@@ -25,12 +28,14 @@ pub struct EngineOptions {
     pub backends: Vec<Arc<dyn Backend>>,
     /// The caller's home directory: what must not be mounted is looked for below it too.
     pub home: Option<PathBuf>,
+    /// How long records and logs of what has ended are kept.
+    pub retention: Duration,
 }
 
 impl EngineOptions {
     #[must_use]
     pub fn new(state_dir: impl Into<PathBuf>, backends: Vec<Arc<dyn Backend>>) -> Self {
-        Self { state_dir: state_dir.into(), backends, home: None }
+        Self { state_dir: state_dir.into(), backends, home: None, retention: DEFAULT_RETENTION }
     }
 }
 

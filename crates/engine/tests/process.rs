@@ -175,8 +175,8 @@ async fn whoever_writes_to_a_process_that_ended_is_told() {
     let completed = process.wait().await.unwrap();
     assert_eq!(completed.exit.reason, Reason::Signalled);
     assert_eq!(completed.exit.code(), 143);
-    assert_eq!(writer.await.unwrap().unwrap_err().code(), Code::ProcessNotFound);
-    assert_eq!(control.signal(15).await.unwrap_err().code(), Code::ProcessNotFound);
+    assert_eq!(writer.await.unwrap().unwrap_err().code(), Code::ProcessEnded);
+    assert_eq!(control.signal(15).await.unwrap_err().code(), Code::ProcessEnded);
 }
 
 #[tokio::test]
@@ -253,7 +253,7 @@ async fn another_attendant_goes_on_where_the_log_ends() {
     let process_id = process.id().clone();
     process.wait().await.unwrap();
     let error = second.attach(&process_id).await.unwrap_err();
-    assert_eq!(error.code(), Code::ProcessNotFound);
+    assert_eq!(error.code(), Code::ProcessEnded);
 }
 
 /// Starts a command with an engine that is gone when this returns, as if its process had been killed.

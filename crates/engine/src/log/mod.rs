@@ -8,6 +8,7 @@
 //! Guarantees: at most one writer (the process's attendant); a crash leaves at most one torn record, at the very
 //! end, which the next writer cuts off and readers take for "not there yet". Not here: who may read a log.
 
+mod extent;
 mod reader;
 mod writer;
 
@@ -15,6 +16,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use bytes::Bytes;
+
+pub(crate) use extent::Extent;
 pub use reader::LogReader;
 pub(crate) use writer::LogWriter;
 
@@ -83,7 +87,15 @@ pub struct Record {
     pub channel: Channel,
     /// Of the first byte of `data`, counted per channel.
     pub offset: u64,
-    pub data: Vec<u8>,
+    /// Shared, not copied, between those who follow the same process.
+    pub data: Bytes,
+}
+
+/// A place between two records of a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Position {
+    segment: u64,
+    byte: u64,
 }
 
 struct Header {

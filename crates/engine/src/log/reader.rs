@@ -4,7 +4,9 @@ use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use super::{HEADER, Header, Offsets, Record, segment_path, segments};
+use bytes::Bytes;
+
+use super::{HEADER, Header, Offsets, Position, Record, segment_path, segments};
 
 /// A reader at its own position and speed. Any number of them read while the writer writes; none of them costs the
 /// writer anything.
@@ -14,6 +16,8 @@ pub struct LogReader {
     /// What the caller wants next, per channel.
     wanted: Offsets,
     current: Option<Current>,
+    /// Segments up to this number have been read.
+    passed: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -29,7 +33,37 @@ impl LogReader {
     /// offset than the one asked for.
     #[must_use]
     pub fn new(directory: &Path, from: Offsets) -> Self {
-        Self { directory: directory.to_owned(), wanted: from, current: None }
+        Self { directory: directory.to_owned(), wanted: from, current: None, passed: None }
+    }
+
+    /// Goes on from a place that another reader or the writer was at.
+    pub(crate) fn resume(
+        directory: &Path,
+        from: Offsets,
+        at: Option<Position>,
+    ) -> io::Result<Self> {
+        let mut reader = Self::new(directory, from);
+        let Some(at) = at else { return Ok(reader) };
+        match File::open(segment_path(directory, at.segment)) {
+            Ok(file) => {
+                let mut current = Current::new(at.segment, file);
+                current.position = at.byte;
+                current.rewind()?;
+                reader.current = Some(current);
+            }
+            // Rotated away: everything that is left comes after it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                reader.passed = Some(at.segment);
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(reader)
+    }
+
+    /// Right after the last record read; `None` before the first.
+    pub(crate) fn place(&self) -> Option<Position> {
+        let current = self.current.as_ref()?;
+        Some(Position { segment: current.number, byte: current.position })
     }
 
     /// The next offsets this reader will deliver.
@@ -54,7 +88,7 @@ impl LogReader {
 
     /// Moves to the next segment once the current one is read to its end. False: there is none yet.
     fn advance(&mut self) -> io::Result<bool> {
-        let after = self.current.as_ref().map(|current| current.number);
+        let after = self.current.as_ref().map(|current| current.number).or(self.passed);
         let next = segments(&self.directory)?
             .into_iter()
             .find(|number| after.is_none_or(|after| *number > after));
@@ -68,8 +102,7 @@ impl LogReader {
         }
         match File::open(segment_path(&self.directory, number)) {
             Ok(file) => {
-                let reader = BufReader::with_capacity(64 << 10, file);
-                self.current = Some(Current { number, reader, position: 0 });
+                self.current = Some(Current::new(number, file));
                 Ok(true)
             }
             // Rotated away between listing and opening; the next round finds a later one.
@@ -80,6 +113,10 @@ impl LogReader {
 }
 
 impl Current {
+    fn new(number: u64, file: File) -> Self {
+        Self { number, reader: BufReader::with_capacity(64 << 10, file), position: 0 }
+    }
+
     /// The next record with bytes that are wanted; `None` at the end of what is completely written.
     fn read(&mut self, wanted: &mut Offsets) -> io::Result<Option<Record>> {
         loop {
@@ -104,7 +141,11 @@ impl Current {
             }
             self.position = next;
             let skipped = start.saturating_sub(header.offset);
-            data.drain(..usize::try_from(skipped).expect("less than the record's length"));
+            let mut data = Bytes::from(data);
+            bytes::Buf::advance(
+                &mut data,
+                usize::try_from(skipped).expect("less than the record's length"),
+            );
             wanted.set(header.channel, end);
             let offset = header.offset + skipped;
             return Ok(Some(Record { channel: header.channel, offset, data }));

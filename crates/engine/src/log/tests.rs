@@ -57,6 +57,26 @@ proptest! {
         }
         prop_assert!(size_on_disk(directory.path()) <= cap);
 
+        let ends = writer.ends();
+        let records = read_all(directory.path(), Offsets::default());
+        let mut kept_from = ends;
+        for channel in Channel::ALL {
+            if let (Some(first), _) = bytes_of(&records, channel) {
+                kept_from.set(channel, first);
+            }
+        }
+        for known in [None, Some(ends)] {
+            let extent = Extent::of(directory.path(), known).unwrap();
+            if cap == DEFAULT_CAP {
+                prop_assert_eq!(extent, Extent { kept_from: Offsets::default(), end: ends });
+            } else {
+                prop_assert_eq!(extent.kept_from, kept_from);
+                if known.is_some() {
+                    prop_assert_eq!(extent.end, ends);
+                }
+            }
+        }
+
         let from = Offsets { stdout: from.0, stderr: from.1 };
         let records = read_all(directory.path(), from);
         for channel in Channel::ALL {

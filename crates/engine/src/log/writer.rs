@@ -6,7 +6,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use super::{Channel, HEADER, Header, MAX_DATA, Offsets, segment_path, segments};
+use super::{Channel, HEADER, Header, MAX_DATA, Offsets, Position, segment_path, segments};
 
 /// The cap is divided into this many segments, so that rotation loses an eighth of what is kept.
 const SEGMENTS: u64 = 8;
@@ -60,6 +60,12 @@ impl LogWriter {
     /// The offsets right after the last byte of each channel.
     pub(crate) fn ends(&self) -> Offsets {
         self.ends
+    }
+
+    /// Right after the last record; `None` while there is none.
+    pub(crate) fn position(&self) -> Option<Position> {
+        let segment = self.current.as_ref()?;
+        Some(Position { segment: segment.number, byte: segment.length })
     }
 
     /// Appends bytes of one channel that start at `offset`; what the log already has is left out.

@@ -10,6 +10,7 @@ use belljar_protocol::v1::frame::Body;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use super::attendance::{Attended, Reservation};
 use super::place::Place;
 use super::pump::{HOST_GRACE, Pump};
 use super::{EVENTS, Process, ProcessControl};
@@ -21,21 +22,20 @@ use crate::{DEFAULT_MEMORY_CAP, Error, Result};
 
 /// Attends to a running process again. Its events begin after what its log already has.
 pub(crate) async fn attach(inner: &Arc<Inner>, id: &ProcessId) -> Result<Process> {
-    let record = inner.store.process(id).await?.ok_or_else(|| not_found(id))?;
+    let record = inner.store.process(id).await?.ok_or_else(|| Error::process_not_found(id))?;
     if record.finished_at.is_some() {
-        return Err(Error::new(Code::ProcessNotFound, format!("process `{id}` has ended"))
+        return Err(Error::new(Code::ProcessEnded, format!("process `{id}` has ended"))
             .with_remedy("read its log instead"));
     }
-    if !take_over(inner, &record).await? {
+    let Some(reservation) = take_over(inner, &record).await? else {
         return Err(Error::new(
             Code::ConflictingOptions,
             format!("somebody else attends to process `{id}`"),
         )
         .with_remedy("read its log instead"));
-    }
-    let place = Place::open(inner, id)?;
+    };
     let (sender, events) = mpsc::channel(EVENTS);
-    let pump = resume(inner, &record, place, Some(sender)).await?;
+    let pump = resume(inner, &record, reservation, Some(sender)).await?;
     let control = pump.control.clone();
     tokio::spawn(pump.run());
     Ok(Process {
@@ -52,7 +52,8 @@ pub(crate) async fn attach(inner: &Arc<Inner>, id: &ProcessId) -> Result<Process
 /// Finds out about a process whose attendant died: one that has ended meanwhile gets its output and end recorded, one
 /// that the agent does not know is lost, one that runs is left alone.
 pub(crate) async fn settle(inner: &Arc<Inner>, record: &ProcessRecord) -> Result<()> {
-    if !inner.presence.is_gone(&record.attendant)? {
+    let Some(reservation) = inner.attended.reserve(&record.id) else { return Ok(()) };
+    if !is_unattended(inner, record)? {
         return Ok(());
     }
     let live = inner.live(&record.sandbox).await?;
@@ -64,9 +65,8 @@ pub(crate) async fn settle(inner: &Arc<Inner>, record: &ProcessRecord) -> Result
     match list.processes.iter().find(|state| state.process == record.id.as_str()) {
         Some(state) if state.running => {}
         Some(_) => {
-            if take_over(inner, record).await? {
-                let place = Place::open(inner, &record.id)?;
-                let pump = resume(inner, record, place, None).await?;
+            if become_attendant(inner, record).await? {
+                let pump = resume(inner, record, reservation, None).await?;
                 inner.background.spawn(pump.run());
             }
         }
@@ -75,24 +75,49 @@ pub(crate) async fn settle(inner: &Arc<Inner>, record: &ProcessRecord) -> Result
     Ok(())
 }
 
-/// Becomes the attendant in place of one that is gone; false if it is not, or somebody was faster.
-async fn take_over(inner: &Inner, record: &ProcessRecord) -> Result<bool> {
-    if !inner.presence.is_gone(&record.attendant)? {
-        return Ok(false);
+/// The attendant of a process, where that is this engine; it becomes so where nobody attends.
+pub(super) async fn attend(
+    inner: &Arc<Inner>,
+    record: &ProcessRecord,
+) -> Result<Option<Arc<Attended>>> {
+    if let Some(attended) = inner.attended.get(&record.id) {
+        return Ok(Some(attended));
     }
+    let Some(reservation) = take_over(inner, record).await? else { return Ok(None) };
+    let pump = resume(inner, record, reservation, None).await?;
+    tokio::spawn(pump.run());
+    Ok(inner.attended.get(&record.id))
+}
+
+/// Becomes the attendant in place of one that is gone; `None` if it is not, or somebody was faster.
+async fn take_over(inner: &Arc<Inner>, record: &ProcessRecord) -> Result<Option<Reservation>> {
+    let Some(reservation) = inner.attended.reserve(&record.id) else { return Ok(None) };
+    let taken = is_unattended(inner, record)? && become_attendant(inner, record).await?;
+    Ok(taken.then_some(reservation))
+}
+
+/// False if somebody was faster, or the process has ended.
+async fn become_attendant(inner: &Inner, record: &ProcessRecord) -> Result<bool> {
     let token = inner.presence.token()?;
     inner.store.take_over(&record.id, &record.attendant, token).await
+}
+
+/// Whether the attendant on record is gone. Precondition: the process is reserved, so nobody in this engine attends to
+/// it; if this engine is on record all the same, an earlier attempt came no further.
+fn is_unattended(inner: &Inner, record: &ProcessRecord) -> Result<bool> {
+    Ok(record.attendant == inner.presence.token()? || inner.presence.is_gone(&record.attendant)?)
 }
 
 /// An attendant that goes on after what the log has.
 async fn resume(
     inner: &Arc<Inner>,
     record: &ProcessRecord,
-    place: Place,
+    reservation: Reservation,
     events: Option<mpsc::Sender<super::ProcessEvent>>,
 ) -> Result<Pump> {
     let live = inner.live(&record.sandbox).await?;
     let connection = live.connection(inner).await?;
+    let place = Place::open(inner, &record.id)?;
     let received = place.received();
     let stream = connection.request(Body::Attach(v1::Attach {
         process: record.id.as_str().to_owned(),
@@ -113,6 +138,7 @@ async fn resume(
         live,
         process: record.id.clone(),
         stream,
+        attendance: reservation.attend(control.clone(), received),
         control,
         place,
         events,
@@ -121,8 +147,4 @@ async fn resume(
         deadline,
         unrecorded_pid: None,
     })
-}
-
-fn not_found(id: &ProcessId) -> Error {
-    Error::new(Code::ProcessNotFound, format!("there is no process `{id}`"))
 }

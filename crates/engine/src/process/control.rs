@@ -9,7 +9,7 @@ use belljar_protocol::MAX_CHUNK;
 use belljar_protocol::v1::frame::Body;
 use belljar_protocol::v1::{self, kill};
 
-use crate::agent::{AgentError, Stream, WINDOW};
+use crate::agent::{AgentError, Connection, Stream, WINDOW};
 use crate::{Error, Result};
 
 /// A handle to a process, for as many holders as wanted.
@@ -21,10 +21,18 @@ pub struct ProcessControl {
 #[derive(Debug)]
 struct Shared {
     process: ProcessId,
-    /// Replaced when the connection was lost and made anew.
-    stream: Mutex<Arc<Stream>>,
+    way: Mutex<Way>,
     /// Holding it is the right to write: writers take turns.
     stdin: tokio::sync::Mutex<Stdin>,
+}
+
+/// How the process is reached.
+#[derive(Clone, Debug)]
+enum Way {
+    /// By its attendant's stream; replaced when the connection was lost and made anew.
+    Attended(Arc<Stream>),
+    /// Another program attends to it: everything but its input can be had.
+    Afar(Arc<Connection>),
 }
 
 #[derive(Debug, Default)]
@@ -35,17 +43,21 @@ struct Stdin {
 
 impl ProcessControl {
     pub(super) fn new(process: ProcessId, stream: Arc<Stream>) -> Self {
-        Self {
-            shared: Arc::new(Shared {
-                process,
-                stream: Mutex::new(stream),
-                stdin: tokio::sync::Mutex::default(),
-            }),
-        }
+        Self::by(process, Way::Attended(stream))
+    }
+
+    /// For a process that another program attends to.
+    pub(super) fn from_afar(process: ProcessId, connection: Arc<Connection>) -> Self {
+        Self::by(process, Way::Afar(connection))
+    }
+
+    fn by(process: ProcessId, way: Way) -> Self {
+        let shared = Shared { process, way: Mutex::new(way), stdin: tokio::sync::Mutex::default() };
+        Self { shared: Arc::new(shared) }
     }
 
     pub(super) fn replace_stream(&self, stream: Arc<Stream>) {
-        *self.shared.stream.lock().unwrap_or_else(PoisonError::into_inner) = stream;
+        *self.shared.way.lock().unwrap_or_else(PoisonError::into_inner) = Way::Attended(stream);
     }
 
     /// Writes to standard input, waiting while the process does not read.
@@ -55,7 +67,7 @@ impl ProcessControl {
             return Err(Error::new(Code::InvalidArgument, "standard input is closed"));
         }
         for piece in data.chunks(MAX_CHUNK) {
-            let stream = self.stream();
+            let stream = self.stream()?;
             let end = stdin.sent + piece.len() as u64;
             let taken = end.saturating_sub(WINDOW as u64);
             stream.acknowledged(taken).await.map_err(|error| self.ended(error))?;
@@ -71,7 +83,7 @@ impl ProcessControl {
         let mut stdin = self.shared.stdin.lock().await;
         if !stdin.closed {
             let input = v1::Input { data: Vec::new(), close: true };
-            self.stream().post(Body::Input(input)).map_err(|error| self.ended(error))?;
+            self.stream()?.post(Body::Input(input)).map_err(|error| self.ended(error))?;
             stdin.closed = true;
         }
         Ok(())
@@ -104,12 +116,29 @@ impl ProcessControl {
     }
 
     async fn ask(&self, body: Body) -> Result<()> {
-        let connection = Arc::clone(self.stream().connection());
+        let connection = match self.way() {
+            Way::Attended(stream) => Arc::clone(stream.connection()),
+            Way::Afar(connection) => connection,
+        };
         connection.ask(body).await.map(drop).map_err(|error| self.ended(error))
     }
 
-    fn stream(&self) -> Arc<Stream> {
-        Arc::clone(&self.shared.stream.lock().unwrap_or_else(PoisonError::into_inner))
+    fn stream(&self) -> Result<Arc<Stream>> {
+        match self.way() {
+            Way::Attended(stream) => Ok(stream),
+            Way::Afar(_) => {
+                let process = &self.shared.process;
+                Err(Error::new(
+                    Code::ConflictingOptions,
+                    format!("another program holds the input of process `{process}`"),
+                )
+                .with_remedy("write through the program that started it, or end that program"))
+            }
+        }
+    }
+
+    fn way(&self) -> Way {
+        self.shared.way.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn ended(&self, error: AgentError) -> Error {
@@ -118,7 +147,7 @@ impl ProcessControl {
             || error.is_refusal("not-running");
         if gone {
             let process = &self.shared.process;
-            Error::new(Code::ProcessNotFound, format!("process `{process}` has ended"))
+            Error::new(Code::ProcessEnded, format!("process `{process}` has ended"))
         } else {
             error.into()
         }

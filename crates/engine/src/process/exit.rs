@@ -6,6 +6,7 @@ use belljar_backend::Counters;
 use belljar_codes::Code;
 use belljar_protocol::v1;
 
+use crate::log::Offsets;
 use crate::store::{ExitRecord, ProcessStatus};
 
 const SIGKILL: i32 = 9;
@@ -129,6 +130,7 @@ impl Exit {
             user_us: us(self.usage.user),
             system_us: us(self.usage.system),
             peak_rss_bytes: self.usage.peak_rss_bytes,
+            log_end: None,
         }
     }
 
@@ -151,6 +153,12 @@ impl Exit {
                 peak_rss_bytes: record.peak_rss_bytes,
             },
         }
+    }
+}
+
+impl ExitRecord {
+    pub(crate) fn log_end(&self) -> Option<Offsets> {
+        self.log_end.map(|(stdout, stderr)| Offsets { stdout, stderr })
     }
 }
 

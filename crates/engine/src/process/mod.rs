@@ -4,29 +4,38 @@
 //! recorded whether or not anybody waits. A [`Process`] is one attendant's view of it; dropping it kills nothing.
 //!
 //! While somebody holds a [`Process`], output waits for them: a slow reader slows the command down, as a pipe would,
-//! and memory stays bounded. Once it is dropped, output goes to the log alone.
+//! and memory stays bounded. Once it is dropped, or where nobody ever held one, output goes to the log alone, and any
+//! number of [`Follower`]s read it from there.
 
 mod attach;
+mod attendance;
 mod capture;
 mod control;
+mod durable;
 mod exit;
+mod follow;
 mod place;
 mod pump;
 mod start;
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
-use belljar_policy::{ProcessId, SandboxId};
+use belljar_policy::{ProcessId, SandboxId, TenantId};
 use tokio::sync::mpsc;
 
 pub(crate) use attach::{attach, settle};
+pub(crate) use attendance::Registry;
 pub use capture::Captured;
 pub use control::ProcessControl;
+pub use durable::Started;
+pub(crate) use durable::{control, start_detached, wait};
 pub use exit::{Exit, ExitStatus, Reason, Usage};
+pub use follow::{Followed, Follower};
 pub(crate) use start::start;
 
-use crate::log::Channel;
-use crate::store::ProcessRecord;
+use crate::engine::Inner;
+use crate::log::{Channel, Extent, Offsets};
+use crate::store::{ExitRecord, ProcessRecord};
 use crate::time::from_ms;
 use crate::{Result, store};
 use belljar_codes::Code;
@@ -85,12 +94,23 @@ pub enum ProcessStatus {
 pub struct ProcessInfo {
     pub id: ProcessId,
     pub sandbox: SandboxId,
+    pub tenant: TenantId,
     pub status: ProcessStatus,
     pub command: String,
     pub pid: Option<u32>,
     pub started_at: SystemTime,
     pub finished_at: Option<SystemTime>,
     pub exit: Option<Exit>,
+    pub timeout: Option<Duration>,
+    pub terminal: bool,
+    /// Whether its input can be written.
+    pub stdin: bool,
+    /// When its record and log go.
+    pub expires_at: Option<SystemTime>,
+    /// How far its output is known.
+    pub log: Offsets,
+    /// The oldest output that can be read again.
+    pub kept_from: Offsets,
 }
 
 impl Process {
@@ -142,7 +162,7 @@ impl Process {
     }
 
     /// See [`ProcessControl::cancel`].
-    pub async fn cancel(&self, grace: std::time::Duration) -> Result<()> {
+    pub async fn cancel(&self, grace: Duration) -> Result<()> {
         self.control.cancel(grace).await
     }
 
@@ -200,9 +220,28 @@ impl From<store::ProcessStatus> for ProcessStatus {
     }
 }
 
-impl From<ProcessRecord> for ProcessInfo {
-    fn from(record: ProcessRecord) -> Self {
+/// A process as callers see it.
+pub(crate) fn info(inner: &Inner, record: ProcessRecord) -> ProcessInfo {
+    let attended = inner.attended.get(&record.id).map(|attended| attended.ends());
+    let end = record.exit.as_ref().and_then(ExitRecord::log_end).or(attended);
+    let directory = inner.directory.process(&record.id);
+    let extent = Extent::of(&directory, end).unwrap_or_else(|error| {
+        tracing::debug!(%error, process = %record.id, "its log cannot be looked at");
+        Extent::default()
+    });
+    ProcessInfo::new(record, extent, inner.retention)
+}
+
+impl ProcessInfo {
+    fn new(record: ProcessRecord, log: Extent, retention: Duration) -> Self {
         Self {
+            tenant: record.tenant,
+            timeout: record.timeout_ms.map(Duration::from_millis),
+            terminal: record.details.terminal,
+            stdin: record.details.stdin,
+            expires_at: record.finished_at.and_then(|at| from_ms(at).checked_add(retention)),
+            log: log.end,
+            kept_from: log.kept_from,
             id: record.id,
             sandbox: record.sandbox,
             status: record.status.into(),

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use belljar_policy::ProcessId;
+use bytes::Bytes;
 
 use crate::engine::Inner;
-use crate::log::{Channel, DEFAULT_CAP, LogWriter, Offsets};
+use crate::log::{Channel, DEFAULT_CAP, LogWriter, Offsets, Position, Record};
 use crate::{Error, Result};
 
 /// The host's side of a process's output. Only the attendant of a process has one.
@@ -17,6 +18,13 @@ pub(super) struct Place {
     received: Offsets,
     /// Bytes that could not be written, because the disk was full for example.
     unlogged: u64,
+}
+
+/// What was new of a piece of output.
+pub(super) struct Taken {
+    pub(super) record: Record,
+    /// Whether the log has it, and where the log goes on after it.
+    pub(super) logged: Option<Position>,
 }
 
 impl Place {
@@ -43,24 +51,35 @@ impl Place {
     ///
     /// A log that cannot be written costs log, never output: bytes that find no room are missing from it, with a gap in
     /// the offsets, and it goes on when there is room again.
-    pub(super) fn take(&mut self, channel: Channel, offset: u64, mut data: Vec<u8>) -> Vec<u8> {
+    pub(super) fn take(
+        &mut self,
+        channel: Channel,
+        offset: u64,
+        mut data: Vec<u8>,
+    ) -> Option<Taken> {
         let expected = self.received.get(channel);
         let end = offset + data.len() as u64;
         if end <= expected {
-            return Vec::new();
+            return None;
         }
         // Sent again after a new connection: the first part is known.
         let known = expected.saturating_sub(offset);
         data.drain(..usize::try_from(known).expect("less than the data's length"));
-        if let Some(log) = &mut self.log
-            && let Err(error) = log.append(channel, offset + known, &data)
-        {
-            if self.unlogged == 0 {
-                tracing::warn!(%error, path = %self.path.display(), "output is not logged");
-            }
-            self.unlogged += data.len() as u64;
-        }
+        let offset = offset + known;
+        let logged = match &mut self.log {
+            None => None,
+            Some(log) => match log.append(channel, offset, &data) {
+                Ok(()) => log.position(),
+                Err(error) => {
+                    if self.unlogged == 0 {
+                        tracing::warn!(%error, path = %self.path.display(), "output is not logged");
+                    }
+                    self.unlogged += data.len() as u64;
+                    None
+                }
+            },
+        };
         self.received.set(channel, end);
-        data
+        Some(Taken { record: Record { channel, offset, data: Bytes::from(data) }, logged })
     }
 }

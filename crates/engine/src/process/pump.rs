@@ -13,8 +13,9 @@ use belljar_protocol::v1::{self, Exited};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
+use super::attendance::Attendance;
 use super::exit::classify;
-use super::place::Place;
+use super::place::{Place, Taken};
 use super::{Exit, ProcessControl, ProcessEvent, Reason};
 use crate::agent::{AgentError, Stream, WINDOW};
 use crate::destroy::destroy;
@@ -22,7 +23,7 @@ use crate::engine::Inner;
 use crate::fault::point;
 use crate::live::Live;
 use crate::log::Channel;
-use crate::store::End;
+use crate::store::{End, ExitRecord};
 
 /// The agent kills at the timeout; this long after it the host no longer believes that it will.
 pub(super) const HOST_GRACE: Duration = Duration::from_secs(5);
@@ -50,6 +51,7 @@ pub(super) struct Pump {
     pub(super) stream: Arc<Stream>,
     pub(super) control: ProcessControl,
     pub(super) place: Place,
+    pub(super) attendance: Attendance,
     /// `None` once nobody listens.
     pub(super) events: Option<mpsc::Sender<ProcessEvent>>,
     pub(super) baseline: Counters,
@@ -166,9 +168,16 @@ impl Pump {
             Ok(v1::Channel::Stderr) => Channel::Stderr,
             Ok(v1::Channel::Stdin) | Err(_) => return Ok(()),
         };
-        let data = self.place.take(channel, output.offset, output.data);
-        let Some(events) = self.events.clone().filter(|_| !data.is_empty()) else { return Ok(()) };
-        let event = ProcessEvent::Output { channel, data };
+        let Some(Taken { record, logged }) = self.place.take(channel, output.offset, output.data)
+        else {
+            return Ok(());
+        };
+        if logged.is_some() {
+            self.attendance.logged(record.clone(), logged);
+        }
+        let Some(events) = self.events.clone() else { return Ok(()) };
+        // Copied only where followers share it.
+        let event = ProcessEvent::Output { channel, data: record.data.into() };
         let record_at = self.begun + RECORD_RUNNING_AFTER;
         let permit = match events.try_reserve() {
             Ok(permit) => permit,
@@ -279,12 +288,16 @@ impl Pump {
 
     async fn finish(mut self, exit: Exit) {
         point("exec.ended");
-        let (status, record) = (exit.stored_status(), exit.to_record());
+        let received = self.place.received();
+        let record =
+            ExitRecord { log_end: Some((received.stdout, received.stderr)), ..exit.to_record() };
+        let status = exit.stored_status();
         if let Err(error) =
             self.inner.store.process_ended(&self.process, status, Some(&record)).await
         {
             tracing::warn!(%error, process = %self.process, "the end was not recorded");
         }
+        self.attendance.ended();
         point("exec.ended.done");
         self.inner.count_end();
         let process = self.process.as_str().to_owned();

@@ -30,12 +30,41 @@ const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// What is recorded of a command, for people.
 const MAX_SHOWN_COMMAND: usize = 4096;
 
+/// A process that runs and is attended to.
+pub(super) struct Begun {
+    pub(super) record: ProcessRecord,
+    pub(super) control: ProcessControl,
+    pub(super) stripped_environment: Vec<String>,
+}
+
 /// Starts a command in a sandbox; returns when it runs, or with the reason why it cannot.
 pub(crate) async fn start(
     inner: &Arc<Inner>,
     id: &SandboxId,
-    mut request: ExecRequest,
+    request: ExecRequest,
 ) -> Result<Process> {
+    let (sender, events) = mpsc::channel(EVENTS);
+    let (memory_cap, logged) = (request.memory_cap, request.keep_output);
+    let begun = begin(inner, id, request, Some(sender)).await?;
+    Ok(Process {
+        id: begun.record.id,
+        sandbox: begun.record.sandbox,
+        events,
+        control: begun.control,
+        stripped_environment: begun.stripped_environment,
+        memory_cap,
+        logged,
+    })
+}
+
+/// Starts a command and attends to it. What happens to it goes to `events`, where they are wanted, and waits for whoever
+/// reads them.
+pub(super) async fn begin(
+    inner: &Arc<Inner>,
+    id: &SandboxId,
+    mut request: ExecRequest,
+    events: Option<mpsc::Sender<ProcessEvent>>,
+) -> Result<Begun> {
     check(&request)?;
     let live = inner.live(id).await?;
     let connection = live.connection(inner).await?;
@@ -47,7 +76,9 @@ pub(crate) async fn start(
         false => Place::without_log(inner, &process),
     };
     let attendant = inner.presence.token()?;
-    inner.store.add_process(&record(&process, &live, attendant, &request)).await?;
+    let reservation = inner.attended.reserve(&process).expect("the id is new");
+    let mut record = record(&process, &live, attendant, &request);
+    inner.store.add_process(&record).await?;
     point("exec.recorded");
 
     let begun = Instant::now();
@@ -78,32 +109,27 @@ pub(crate) async fn start(
 
     let stream = Arc::new(stream);
     let control = ProcessControl::new(process.clone(), Arc::clone(&stream));
-    let (sender, events) = mpsc::channel(EVENTS);
-    let started = ProcessEvent::Started { pid };
-    sender.try_send(started).expect("a new channel has room");
+    if let Some(events) = &events {
+        events.try_send(ProcessEvent::Started { pid }).expect("a new channel has room");
+    }
+    let attendance = reservation.attend(control.clone(), place.received());
     let pump = Pump {
         inner: Arc::clone(inner),
         live,
-        process: process.clone(),
+        process,
         stream,
         control: control.clone(),
         place,
-        events: Some(sender),
+        attendance,
+        events,
         baseline,
         begun,
         deadline: request.timeout.map(|timeout| begun + timeout + HOST_GRACE),
         unrecorded_pid: Some(pid),
     };
     tokio::spawn(pump.run());
-    Ok(Process {
-        id: process,
-        sandbox: id.clone(),
-        events,
-        control,
-        stripped_environment,
-        memory_cap: request.memory_cap,
-        logged: request.keep_output,
-    })
+    (record.status, record.pid) = (ProcessStatus::Running, Some(pid));
+    Ok(Begun { record, control, stripped_environment })
 }
 
 /// Looks for a process on a new connection after the one it was sent on broke.
