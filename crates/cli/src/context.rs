@@ -61,7 +61,8 @@ impl Context {
         let state_dir = self.settings.state_dir()?;
         let backends = backends::all(&state_dir)?;
         let home = self.settings.home.clone();
-        Ok(Engine::open(EngineOptions { state_dir, backends, home }).await?)
+        let options = EngineOptions { home, ..EngineOptions::new(state_dir, backends) };
+        Ok(Engine::open(options).await?)
     }
 }
 
