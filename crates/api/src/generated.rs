@@ -5997,6 +5997,10 @@ pub struct Probe {
     #[prost(message, repeated, tag = "6")]
     #[serde(default)]
     pub enforcement: ::prost::alloc::vec::Vec<Enforcement>,
+    /// What to do where it does not work, or not fully.
+    #[prost(string, optional, tag = "7")]
+    #[serde(default)]
+    pub remedy: ::core::option::Option<::prost::alloc::string::String>,
 }
 #[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -6015,16 +6019,43 @@ pub struct FindLeaksRequest {
     #[serde(default)]
     pub fix: bool,
 }
+/// Something that no sandbox owns any more.
 #[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Leak {
+    /// `process`, `mount`, `cgroup`, `file`, …
+    #[prost(string, tag = "1")]
+    #[serde(default)]
+    pub kind: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    #[serde(default)]
+    pub name: ::prost::alloc::string::String,
+    /// The sandbox it was made for, where that is known.
+    #[prost(string, optional, tag = "3")]
+    #[serde(default)]
+    pub sandbox_id: ::core::option::Option<::prost::alloc::string::String>,
+}
+#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct FindLeaksResponse {
+    /// What was found, a line each.
     #[prost(string, repeated, tag = "1")]
     #[serde(default)]
     pub leaks: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Nothing of it is left.
     #[prost(bool, tag = "2")]
     #[serde(default)]
     pub fixed: bool,
+    /// The same as `leaks`, in parts.
+    #[prost(message, repeated, tag = "3")]
+    #[serde(default)]
+    pub found: ::prost::alloc::vec::Vec<Leak>,
+    /// Only with `fix`.
+    #[prost(message, repeated, tag = "4")]
+    #[serde(default)]
+    pub removed: ::prost::alloc::vec::Vec<Leak>,
 }
 /// An API key, without its secret.
 #[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
