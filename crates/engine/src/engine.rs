@@ -24,9 +24,9 @@ use crate::query::Place;
 use crate::state_dir::StateDirectory;
 use crate::store::{End, Listing, ProcessRecord, SandboxRecord, SqliteStore, State, Store};
 use crate::{
-    Artifact, CreateRequest, EngineOptions, Error, ExecRequest, Explanation, Follower, LayerChange,
-    LeakReport, Page, Process, ProcessControl, ProcessInfo, ProcessQuery, Result, Sandbox,
-    SandboxQuery, Scope, Session, SessionRequest, Started, TemplateInfo,
+    Artifact, CreateRequest, EngineOptions, Error, Events, ExecRequest, Explanation, Follower,
+    LayerChange, LeakReport, Page, Process, ProcessControl, ProcessInfo, ProcessQuery, Result,
+    Sandbox, SandboxQuery, Scope, Session, SessionRequest, Started, TemplateInfo,
 };
 use crate::{
     artifacts, ensure, explain, layer, leaks, process, query, recovery, session, template,
@@ -281,6 +281,17 @@ impl Engine {
         let (inner, scope) = (Arc::clone(&self.inner), self.scope.clone());
         let reference = reference.to_owned();
         to_the_end(async move { layer::discard(&inner, &scope, &reference).await }).await
+    }
+
+    /// What happens in scope: after the event of that number, or from now on.
+    #[must_use]
+    pub fn events(&self, since: Option<u64>) -> Events {
+        Events::new(&self.inner, self.scope.clone(), since)
+    }
+
+    /// The number of the newest event.
+    pub async fn last_event(&self) -> Result<u64> {
+        self.inner.store.last_event()
     }
 
     pub async fn templates(&self) -> Result<Vec<TemplateInfo>> {

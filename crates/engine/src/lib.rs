@@ -27,6 +27,7 @@ mod destroy;
 mod engine;
 mod ensure;
 mod error;
+mod events;
 mod explain;
 pub mod fault;
 mod files;
@@ -56,6 +57,7 @@ pub use artifacts::Artifact;
 pub use belljar_policy::{ProcessId, SandboxId, TenantId};
 pub use engine::Engine;
 pub use error::{Error, Result};
+pub use events::{Event, EventKind, Events};
 pub use explain::Explanation;
 pub use files::{
     FileInfo, FileKind, FileReader, FileWatch, FileWriter, Files, ListOptions, Listing, WatchEvent,

@@ -6,6 +6,7 @@
 //! A transition writes its journal entry and the new state together, before the act. Not here: deciding what a record
 //! that an interrupted process left means (see `recovery`).
 
+mod events;
 mod listing;
 mod processes;
 mod record;
@@ -16,6 +17,7 @@ mod sqlite;
 
 use belljar_policy::ProcessId;
 
+pub(crate) use events::EventStore;
 pub(crate) use listing::Listing;
 pub(crate) use processes::ProcessStore;
 pub(crate) use record::{
@@ -78,11 +80,11 @@ pub(crate) enum End {
 }
 
 #[async_trait::async_trait]
-pub(crate) trait Store: SandboxStore + ProcessStore {
+pub(crate) trait Store: SandboxStore + ProcessStore + EventStore {
     /// The four characters that every id made with this store begins with.
     fn node(&self) -> &str;
 
-    /// Forgets ended sandboxes and processes whose time has passed; returns the processes, whose logs may go.
+    /// Forgets ended sandboxes, processes and events whose time has passed; returns the processes, whose logs may go.
     async fn prune(&self, ended_before_ms: i64) -> Result<Vec<ProcessId>>;
 
     /// True at most once per `interval_ms` over all processes that share the store.

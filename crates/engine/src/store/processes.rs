@@ -4,9 +4,10 @@ use belljar_policy::{ProcessId, SandboxId};
 use rusqlite::{OptionalExtension, params};
 
 use super::SqliteStore;
+use super::events::{tell_end, tell_start};
 use super::listing::{Conditions, Listing, text};
 use super::record::{ExitRecord, ProcessRecord, ProcessStatus};
-use super::rows::{process_columns, process_from};
+use super::rows::{parsed, process_columns, process_from};
 use super::sandboxes::touch;
 use super::sqlite::{failed, to_integer, to_json};
 use crate::Result;
@@ -91,14 +92,18 @@ impl ProcessStore for SqliteStore {
 
     async fn process_started(&self, id: &ProcessId, pid: u32) -> Result<()> {
         self.write(|change| {
-            change
+            let sandbox = change
                 .prepare_cached(
                     "UPDATE processes SET status = 'running', pid = ?2
-                     WHERE id = ?1 AND status = 'starting'",
+                     WHERE id = ?1 AND status = 'starting' RETURNING sandbox",
                 )?
-                .execute(params![id.as_str(), pid])
+                .query_row(params![id.as_str(), pid], |row| parsed(row, 0, SandboxId::parse))
+                .optional()?;
+            match sandbox {
+                Some(sandbox) => tell_start(change, &sandbox, id),
+                None => Ok(()),
+            }
         })
-        .map(drop)
         .map_err(failed)
     }
 
@@ -108,16 +113,28 @@ impl ProcessStore for SqliteStore {
         status: ProcessStatus,
         exit: Option<&ExitRecord>,
     ) -> Result<()> {
-        let exit = exit.map(to_json).transpose()?;
+        let text = exit.map(to_json).transpose()?;
         self.write(|change| {
+            let unfinished = change
+                .prepare_cached(
+                    "SELECT sandbox, status FROM processes WHERE id = ?1 AND finished_at IS NULL",
+                )?
+                .query_row([id.as_str()], |row| {
+                    Ok((parsed(row, 0, SandboxId::parse)?, row.get::<_, String>(1)?))
+                })
+                .optional()?;
+            let Some((sandbox, before)) = unfinished else { return Ok(()) };
             change
                 .prepare_cached(
-                    "UPDATE processes SET status = ?2, exit = ?3, finished_at = ?4
-                     WHERE id = ?1 AND finished_at IS NULL",
+                    "UPDATE processes SET status = ?2, exit = ?3, finished_at = ?4 WHERE id = ?1",
                 )?
-                .execute(params![id.as_str(), status.as_str(), exit, now_ms()])
+                .execute(params![id.as_str(), status.as_str(), text, now_ms()])?;
+            // A short one ends before its start is recorded; it ran all the same.
+            if before == ProcessStatus::Starting.as_str() && exit.is_some() {
+                tell_start(change, &sandbox, id)?;
+            }
+            tell_end(change, &sandbox, id, status, exit)
         })
-        .map(drop)
         .map_err(failed)
     }
 

@@ -79,13 +79,13 @@ where
     parse(&text).map_err(|error| invalid(column, error))
 }
 
-fn invalid(
+pub(super) fn invalid(
     column: usize,
     error: impl std::error::Error + Send + Sync + 'static,
 ) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Text, Box::new(error))
 }
 
-fn unknown(word: &str) -> std::io::Error {
+pub(super) fn unknown(word: &str) -> std::io::Error {
     std::io::Error::new(std::io::ErrorKind::InvalidData, format!("unknown word `{word}`"))
 }

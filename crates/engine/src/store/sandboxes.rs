@@ -1,14 +1,16 @@
 //! Sandboxes and their journal in the SQLite store.
 
 use belljar_codes::Code;
-use belljar_policy::{SandboxId, TenantId};
+use belljar_policy::{ProcessId, SandboxId, TenantId};
 use rusqlite::{OptionalExtension, params};
 
+use super::events::{tell, tell_end};
 use super::listing::{Conditions, Listing, text};
-use super::record::{Details, SandboxRecord, State};
+use super::record::{Details, ProcessStatus, SandboxRecord, State};
 use super::rows::{parsed, sandbox_columns, sandbox_from};
 use super::sqlite::{Change, failed, to_integer, to_json};
 use super::{End, SqliteStore, Step, Which};
+use crate::events::EventKind;
 use crate::query::SandboxQuery;
 use crate::time::now_ms;
 use crate::{Error, Result};
@@ -119,7 +121,9 @@ impl SandboxStore for SqliteStore {
                     to_integer(limits.disk_bytes.value),
                 ])?;
             note(change, &record.id, Step::Reserved)?;
-            note(change, &record.id, Step::Starting)
+            note(change, &record.id, Step::Starting)?;
+            let detail = [("backend", &*record.backend), ("template", &*record.details.template)];
+            tell(change, &record.id, EventKind::SandboxCreated, &detail)
         });
         match inserted {
             Err(rusqlite::Error::SqliteFailure(error, _))
@@ -155,7 +159,8 @@ impl SandboxStore for SqliteStore {
                     "UPDATE sandboxes SET state = 'ready', used_at = ?2, worker = NULL WHERE id = ?1",
                 )?
                 .execute(params![id.as_str(), now_ms()])?;
-            note(change, id, Step::Ready)
+            note(change, id, Step::Ready)?;
+            tell(change, id, EventKind::SandboxReady, &[])
         })
         .map_err(failed)
     }
@@ -194,17 +199,19 @@ impl SandboxStore for SqliteStore {
     }
 
     async fn end(&self, id: &SandboxId, end: &End) -> Result<()> {
-        let (state, reason) = match end {
-            End::Destroyed(reason) => (State::Destroyed, reason.as_deref()),
-            End::Failed(reason) => (State::Failed, Some(reason.as_str())),
+        let (state, reason, kind) = match end {
+            End::Destroyed(reason) => {
+                (State::Destroyed, reason.as_deref(), EventKind::SandboxDestroyed)
+            }
+            End::Failed(reason) => (State::Failed, Some(reason.as_str()), EventKind::SandboxFailed),
         };
         let now = now_ms();
         self.write(|change| {
-            change
+            let ended = change
                 .prepare_cached(
                     "UPDATE sandboxes SET state = ?2, failure = coalesce(?3, failure), ended_at = ?4,
                      worker = NULL
-                     WHERE id = ?1",
+                     WHERE id = ?1 AND ended_at IS NULL",
                 )?
                 .execute(params![id.as_str(), state.as_str(), reason, now])?;
             change
@@ -213,25 +220,38 @@ impl SandboxStore for SqliteStore {
             change
                 .prepare_cached("DELETE FROM ensured WHERE sandbox = ?1")?
                 .execute([id.as_str()])?;
-            change
+            let lost: Vec<ProcessId> = change
                 .prepare_cached(
                     "UPDATE processes SET status = 'lost', finished_at = ?2
-                     WHERE sandbox = ?1 AND finished_at IS NULL",
+                     WHERE sandbox = ?1 AND finished_at IS NULL RETURNING id",
                 )?
-                .execute(params![id.as_str(), now])?;
-            Ok(())
+                .query_map(params![id.as_str(), now], |row| parsed(row, 0, ProcessId::parse))?
+                .collect::<rusqlite::Result<_>>()?;
+            for process in &lost {
+                tell_end(change, id, process, ProcessStatus::Lost, None)?;
+            }
+            if ended == 0 {
+                return Ok(());
+            }
+            let detail = reason.map(|reason| ("reason", reason));
+            tell(change, id, kind, detail.as_slice())
         })
         .map_err(failed)
     }
 
     async fn paused(&self, id: &SandboxId) -> Result<()> {
-        self.write(|change| rest_in(change, id, State::Paused)).map_err(failed)
+        self.write(|change| {
+            rest_in(change, id, State::Paused)?;
+            tell(change, id, EventKind::SandboxPaused, &[])
+        })
+        .map_err(failed)
     }
 
     async fn resumed(&self, id: &SandboxId) -> Result<()> {
         self.write(|change| {
             rest_in(change, id, State::Ready)?;
-            touch(change, id)
+            touch(change, id)?;
+            tell(change, id, EventKind::SandboxResumed, &[])
         })
         .map_err(failed)
     }
@@ -254,7 +274,8 @@ impl SandboxStore for SqliteStore {
                     hard_ms.map(to_integer),
                     hard_from
                 ])?;
-            touch(change, id)
+            touch(change, id)?;
+            tell(change, id, EventKind::SandboxExtended, &[])
         })
         .map_err(failed)
     }

@@ -4,6 +4,7 @@
 //! loses at most the latest transactions, never consistency. Calls are made directly on the caller's thread: each takes
 //! tens of microseconds, less than handing it to another thread would.
 
+use std::cell::Cell;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
@@ -13,9 +14,10 @@ use belljar_codes::Code;
 use belljar_policy::ProcessId;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
+use tokio::sync::watch;
 
 use super::rows::parsed;
-use super::{Store, schema};
+use super::{Store, events, schema};
 use crate::time::now_ms;
 use crate::{Error, Result, random};
 
@@ -33,6 +35,8 @@ pub(crate) struct SqliteStore {
     connection: Mutex<Connection>,
     path: PathBuf,
     node: String,
+    /// Counts transactions that told of something.
+    told: watch::Sender<u64>,
 }
 
 impl SqliteStore {
@@ -42,7 +46,8 @@ impl SqliteStore {
         })?;
         schema::migrate(&mut connection)?;
         let node = node(&mut connection).map_err(failed)?;
-        Ok(Self { connection: Mutex::new(connection), path: path.to_owned(), node })
+        let (told, _) = watch::channel(0);
+        Ok(Self { connection: Mutex::new(connection), path: path.to_owned(), node, told })
     }
 
     fn connect(path: &Path) -> rusqlite::Result<Connection> {
@@ -69,18 +74,38 @@ impl SqliteStore {
         &self,
         act: impl FnOnce(&Change<'_>) -> rusqlite::Result<T>,
     ) -> rusqlite::Result<T> {
-        let mut connection = self.lock();
-        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let change = Change { transaction };
-        let value = act(&change)?;
-        change.transaction.commit()?;
+        let (value, told) = {
+            let mut connection = self.lock();
+            let transaction =
+                connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let change = Change { transaction, told: Cell::new(false) };
+            let value = act(&change)?;
+            let Change { transaction, told } = change;
+            transaction.commit()?;
+            (value, told.get())
+        };
+        if told {
+            self.told.send_modify(|count| *count += 1);
+        }
         Ok(value)
+    }
+
+    pub(super) fn watch(&self) -> watch::Receiver<u64> {
+        self.told.subscribe()
     }
 }
 
 /// A transaction under way; undone unless it is committed.
 pub(super) struct Change<'c> {
     transaction: Transaction<'c>,
+    told: Cell<bool>,
+}
+
+impl Change<'_> {
+    /// An event is part of it: whoever waits for events is woken when it is committed.
+    pub(super) fn has_told(&self) {
+        self.told.set(true);
+    }
 }
 
 impl<'c> Deref for Change<'c> {
@@ -97,11 +122,12 @@ impl Store for SqliteStore {
     }
 
     async fn prune(&self, ended_before_ms: i64) -> Result<Vec<ProcessId>> {
-        self.write(|transaction| {
-            transaction
+        self.write(|change| {
+            change
                 .prepare_cached("DELETE FROM sandboxes WHERE ended_at < ?1")?
                 .execute([ended_before_ms])?;
-            transaction
+            events::prune(change, ended_before_ms)?;
+            change
                 .prepare_cached("DELETE FROM processes WHERE finished_at < ?1 RETURNING id")?
                 .query_map([ended_before_ms], |row| parsed(row, 0, ProcessId::parse))?
                 .collect()
@@ -124,10 +150,10 @@ impl Store for SqliteStore {
         if !is_due(&self.lock()).map_err(failed)? {
             return Ok(false);
         }
-        self.write(|transaction| {
-            let due = is_due(transaction)?;
+        self.write(|change| {
+            let due = is_due(change)?;
             if due {
-                set_meta(transaction, &key, &now.to_string())?;
+                set_meta(change, &key, &now.to_string())?;
             }
             Ok(due)
         })

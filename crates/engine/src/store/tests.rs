@@ -184,3 +184,43 @@ async fn a_database_that_is_none_is_an_error_with_a_code() {
     let error = SqliteStore::open(&path).err().unwrap();
     assert_eq!(error.code(), Code::StateFailed);
 }
+
+#[tokio::test]
+async fn the_last_event_is_never_forgotten() {
+    let (_directory, store) = store();
+    let record = record(&store, None);
+    store.reserve(&record).await.unwrap();
+    store.ready(&record.id).await.unwrap();
+    store.end(&record.id, &End::Destroyed(None)).await.unwrap();
+    assert_eq!(store.last_event().unwrap(), 3);
+    store.prune(now_ms() + 1).await.unwrap();
+    let kept = store.events(&Scope::All, 0, 10).await.unwrap();
+    assert_eq!(kept.events.iter().map(|event| event.seq).collect::<Vec<_>>(), [3]);
+    assert_eq!(store.last_event().unwrap(), 3);
+}
+
+#[tokio::test]
+async fn events_say_how_far_they_reach() {
+    let (_directory, store) = store();
+    let record = record(&store, None);
+    store.reserve(&record).await.unwrap();
+    store.ready(&record.id).await.unwrap();
+    let first = store.events(&Scope::All, 0, 1).await.unwrap();
+    assert_eq!((first.events.len(), first.up_to), (1, 1));
+    let rest = store.events(&Scope::All, first.up_to, 10).await.unwrap();
+    assert_eq!((rest.events.len(), rest.up_to), (1, 2));
+    let other = Scope::Tenant(TenantId::parse("other").unwrap());
+    let none = store.events(&other, 0, 10).await.unwrap();
+    assert_eq!((none.events.len(), none.up_to), (0, 2));
+}
+
+#[tokio::test]
+async fn an_end_is_told_once() {
+    let (_directory, store) = store();
+    let record = record(&store, None);
+    store.reserve(&record).await.unwrap();
+    store.end(&record.id, &End::Destroyed(None)).await.unwrap();
+    store.end(&record.id, &End::Failed("again".to_owned())).await.unwrap();
+    assert_eq!(store.last_event().unwrap(), 2);
+    assert_eq!(store.sandbox(&record.id).await.unwrap().unwrap().state, State::Destroyed);
+}
