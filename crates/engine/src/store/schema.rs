@@ -136,6 +136,35 @@ const MIGRATIONS: &[&str] = &["
         retry_at    INTEGER,
         error       TEXT
     ) WITHOUT ROWID;
+", "
+    -- Rows of a table without rowid are keys: one that does not fit into a quarter of a page is read as a whole, from
+    -- the file, with every comparison on the way to another.
+    CREATE TABLE sandboxes_by_rowid (
+        id              TEXT PRIMARY KEY NOT NULL,
+        name            TEXT,
+        backend         TEXT NOT NULL,
+        state           TEXT NOT NULL,
+        owner           TEXT,
+        worker          TEXT,
+        created_at      INTEGER NOT NULL,
+        used_at         INTEGER NOT NULL,
+        ended_at        INTEGER,
+        idle_ms         INTEGER,
+        hard_ms         INTEGER,
+        failure         TEXT,
+        details         TEXT NOT NULL,
+        tenant          TEXT NOT NULL DEFAULT 'default',
+        hard_from       INTEGER,
+        memory_bytes    INTEGER NOT NULL DEFAULT 0,
+        milli_cpus      INTEGER NOT NULL DEFAULT 0,
+        disk_bytes      INTEGER NOT NULL DEFAULT 0
+    );
+    INSERT INTO sandboxes_by_rowid SELECT * FROM sandboxes ORDER BY created_at;
+    DROP TABLE sandboxes;
+    ALTER TABLE sandboxes_by_rowid RENAME TO sandboxes;
+    CREATE UNIQUE INDEX sandbox_names ON sandboxes (tenant, name)
+        WHERE name IS NOT NULL AND state IN ('creating', 'ready', 'paused');
+    CREATE INDEX live_sandboxes ON sandboxes (owner) WHERE ended_at IS NULL;
 "];
 
 /// Brings the file to the newest schema, once, however many processes open it at the same time.
@@ -212,6 +241,24 @@ mod tests {
         connection.pragma_update(None, "user_version", stored(MIGRATIONS.len() + 1)).unwrap();
         assert_eq!(migrate(&mut connection).unwrap_err().code(), Code::StateTooNew);
         assert!(connection.prepare("SELECT id FROM sandboxes").is_err());
+    }
+
+    #[test]
+    fn sandboxes_of_the_first_schema_are_kept() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        apply(&mut connection, &MIGRATIONS[..1]).unwrap();
+        let sandbox =
+            "INSERT INTO sandboxes (id, name, backend, state, created_at, used_at, details)
+                       VALUES (?1, ?1, 'native', 'ready', 1, 2, '{}')";
+        connection.execute(sandbox, ["one"]).unwrap();
+        migrate(&mut connection).unwrap();
+        let kept = connection
+            .query_row("SELECT id, used_at, details FROM sandboxes", [], |row| {
+                Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?, row.get::<_, String>(2)?))
+            })
+            .unwrap();
+        assert_eq!(kept, ("one".to_owned(), 2, "{}".to_owned()));
+        assert!(connection.execute(sandbox, ["one"]).is_err());
     }
 
     #[test]
