@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 use belljar_backend::Probe;
 use belljar_codes::Code;
 use belljar_policy::{ProcessId, SandboxId};
+use tokio::task::AbortHandle;
 
 use crate::audit::Audit;
 use crate::backends::Backends;
@@ -57,6 +58,10 @@ pub(crate) struct Inner {
     pub(crate) attended: Arc<process::Registry>,
     /// How long records and logs of what has ended are kept.
     pub(crate) retention: Duration,
+    /// Whether processes that nobody attends to are attended to by this engine.
+    pub(crate) attends: bool,
+    /// The task that looks after the state directory from time to time.
+    caretaker: Mutex<Option<AbortHandle>>,
     home: Option<PathBuf>,
     live: Mutex<HashMap<SandboxId, Arc<Live>>>,
     /// Ends of sandboxes and processes.
@@ -79,12 +84,19 @@ impl Engine {
             background: Background::default(),
             attended: Arc::default(),
             retention: options.retention,
+            attends: options.attend,
+            caretaker: Mutex::default(),
             home: options.home,
             live: Mutex::default(),
             ends: AtomicU32::new(0),
         });
         inner.backends.recover().await;
         recovery::recover(&inner).await?;
+        if options.attend {
+            let caretaker = recovery::take_care(&inner).await;
+            *inner.caretaker.lock().unwrap_or_else(PoisonError::into_inner) = Some(caretaker);
+            return Ok(Self { inner, scope: Scope::All });
+        }
         let sweeper = Arc::clone(&inner);
         inner.background.spawn(async move {
             if let Err(error) = recovery::sweep_in_turn(&sweeper).await {
@@ -334,6 +346,7 @@ impl Engine {
 
     /// Waits until work in the background is done, up to ten seconds, and lets go of the backends' helpers. Sandboxes stay.
     pub async fn close(self) {
+        self.inner.stop_caretaker();
         self.inner.background.finish(CLOSING).await;
         for backend in self.inner.backends.iter() {
             backend.close().await;
@@ -341,6 +354,12 @@ impl Engine {
         if let Err(error) = self.inner.store.maintain().await {
             tracing::debug!(%error, "the store was not tidied");
         }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.stop_caretaker();
     }
 }
 
@@ -354,6 +373,12 @@ impl std::fmt::Debug for Engine {
 // === impl Inner ===
 
 impl Inner {
+    fn stop_caretaker(&self) {
+        if let Some(task) = self.caretaker.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            task.abort();
+        }
+    }
+
     pub(crate) fn home(&self) -> Option<&Path> {
         self.home.as_deref()
     }

@@ -9,6 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belljar_policy::{ProcessId, SandboxId};
+use tokio::task::AbortHandle;
+use tokio::time::MissedTickBehavior;
 
 use crate::destroy;
 use crate::engine::Inner;
@@ -24,6 +26,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// At most this often does opening an engine look at every sandbox; those that list them always do.
 const SWEEP_INTERVAL_MS: i64 = 10_000;
+
+/// How often an engine that takes care looks at everything.
+const TURN: Duration = Duration::from_secs(10);
 
 /// The agent ends its sandbox by itself when the lease runs out; this long after that somebody else does.
 const LEASE_SLACK_MS: i64 = 60_000;
@@ -74,6 +79,36 @@ pub(crate) async fn sweep(inner: &Arc<Inner>) -> Result<()> {
     }
     remove_free_locks(inner)?;
     inner.store.maintain().await
+}
+
+/// Settles everything there is, and then goes on looking for as long as the engine is open.
+pub(crate) async fn take_care(inner: &Arc<Inner>) -> AbortHandle {
+    let work = Arc::clone(inner);
+    let settled = tokio::spawn(async move { look_after(&work).await });
+    let _ = tokio::time::timeout(PATIENCE, settled).await;
+    // Weak: the engine ends when its users let go of it.
+    let weak = Arc::downgrade(inner);
+    let caretaker = tokio::spawn(async move {
+        let mut turns = tokio::time::interval(TURN);
+        turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        turns.reset();
+        loop {
+            turns.tick().await;
+            let Some(inner) = weak.upgrade() else { return };
+            look_after(&inner).await;
+        }
+    });
+    caretaker.abort_handle()
+}
+
+async fn look_after(inner: &Arc<Inner>) {
+    let done = async {
+        recover(inner).await?;
+        sweep(inner).await
+    };
+    if let Err(error) = done.await {
+        tracing::warn!(%error, "looking after the state directory failed");
+    }
 }
 
 /// A sweep when one is due.

@@ -30,12 +30,21 @@ pub struct EngineOptions {
     pub home: Option<PathBuf>,
     /// How long records and logs of what has ended are kept.
     pub retention: Duration,
+    /// For a program that lives long: attends to every process that nobody attends to, and looks after the state
+    /// directory for as long as the engine is open.
+    pub attend: bool,
 }
 
 impl EngineOptions {
     #[must_use]
     pub fn new(state_dir: impl Into<PathBuf>, backends: Vec<Arc<dyn Backend>>) -> Self {
-        Self { state_dir: state_dir.into(), backends, home: None, retention: DEFAULT_RETENTION }
+        Self {
+            state_dir: state_dir.into(),
+            backends,
+            home: None,
+            retention: DEFAULT_RETENTION,
+            attend: false,
+        }
     }
 }
 

@@ -50,13 +50,29 @@ pub(crate) async fn attach(inner: &Arc<Inner>, id: &ProcessId) -> Result<Process
 }
 
 /// Finds out about a process whose attendant died: one that has ended meanwhile gets its output and end recorded, one
-/// that the agent does not know is lost, one that runs is left alone.
+/// that the agent does not know is lost. One that runs is attended to by an engine that lives long, and left alone by
+/// others.
 pub(crate) async fn settle(inner: &Arc<Inner>, record: &ProcessRecord) -> Result<()> {
     let Some(reservation) = inner.attended.reserve(&record.id) else { return Ok(()) };
     if !is_unattended(inner, record)? {
         return Ok(());
     }
-    let live = inner.live(&record.sandbox).await?;
+    let live = match inner.live(&record.sandbox).await {
+        Ok(live) => live,
+        Err(error)
+            if error.code() == Code::SandboxGone || error.code() == Code::SandboxNotFound =>
+        {
+            return inner.store.process_ended(&record.id, ProcessStatus::Lost, None).await;
+        }
+        Err(error) => return Err(error),
+    };
+    if inner.attends {
+        // The agent tells by itself whether it runs, has ended, or is not known.
+        if become_attendant(inner, record).await? {
+            tokio::spawn(resume(inner, record, reservation, None).await?.run());
+        }
+        return Ok(());
+    }
     let connection = live.connection(inner).await?;
     let answer = connection.ask(Body::ListProcesses(v1::ListProcesses {})).await?;
     let Body::ProcessList(list) = answer else {

@@ -94,6 +94,11 @@ impl FakeAgent {
         }
     }
 
+    /// Knows nothing of any process, as if they had never been sent.
+    pub fn forget_processes(&self) {
+        self.processes.lock().unwrap().clear();
+    }
+
     /// Breaks every connection, as a restart of the host would.
     pub fn disconnect(&self) {
         self.died.notify_waiters();

@@ -10,7 +10,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use belljar_engine::{
-    Completed, CreateRequest, Engine, EngineOptions, ExecRequest, Program, SandboxId,
+    Completed, CreateRequest, Engine, EngineOptions, ExecRequest, ProcessId, Program, SandboxId,
+    Stdin,
 };
 
 pub use backend::FakeBackend;
@@ -71,4 +72,30 @@ pub fn tree(directory: &Path) -> Vec<String> {
     walk(directory, directory, &mut found);
     found.sort();
     found
+}
+
+/// An engine that lives long.
+pub async fn open_attending(state: &Path, backend: &Arc<FakeBackend>) -> Engine {
+    let options =
+        EngineOptions { attend: true, ..EngineOptions::new(state, vec![backend.clone() as _]) };
+    Engine::open(options).await.unwrap()
+}
+
+/// Starts a command for nobody, with an engine that is gone when this returns, as if its program had been killed.
+pub async fn start_and_die(
+    setup: &Setup,
+    id: &SandboxId,
+    words: &'static [&'static str],
+) -> ProcessId {
+    let (state, backend, id) = (setup.state(), setup.backend.clone(), id.clone());
+    let doomed = tokio::task::spawn_blocking(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let engine = open(&state, &backend).await;
+            let mut request = exec(words);
+            request.stdin = Stdin::Piped;
+            engine.start(id.as_str(), request).await.unwrap().process.id
+        })
+    });
+    doomed.await.unwrap()
 }
