@@ -14,7 +14,7 @@ use crate::engine::Inner;
 use crate::fault::point;
 use crate::live::{Live, reporter};
 use crate::plan::{Plan, network_enforcement};
-use crate::store::{End, EnforcementRecord, SandboxRecord, State, Step};
+use crate::store::{Claimed, End, EnforcementRecord, KeyClaim, SandboxRecord, State, Step};
 use crate::time::{duration_ms, now_ms};
 use crate::transition::release;
 use crate::{CreateRequest, Error, Result};
@@ -35,6 +35,19 @@ pub(crate) async fn create(
     plan: Plan,
     life: Life,
 ) -> Result<SandboxRecord> {
+    let created = create_once(inner, tenant, request, plan, life, None).await?;
+    Ok(created.expect("without a key nothing was created before"))
+}
+
+/// Creates a sandbox unless somebody has the key already: then `None`.
+pub(crate) async fn create_once(
+    inner: &Arc<Inner>,
+    tenant: &TenantId,
+    request: &CreateRequest,
+    plan: Plan,
+    life: Life,
+    key: Option<&KeyClaim>,
+) -> Result<Option<SandboxRecord>> {
     let id = plan.id().clone();
     let worker = inner.presence.token()?.to_owned();
     point("create.present");
@@ -56,7 +69,9 @@ pub(crate) async fn create(
         failure: None,
         details: plan.details(request, &[]),
     };
-    inner.store.reserve(&record).await?;
+    if inner.store.reserve(&record, key).await? != Claimed::New {
+        return Ok(None);
+    }
     point("create.reserved");
 
     match build(inner, request, plan, life, &mut record).await {
@@ -64,7 +79,7 @@ pub(crate) async fn create(
             inner.remember(live);
             record.state = State::Ready;
             record.worker = None;
-            Ok(record)
+            Ok(Some(record))
         }
         Err(error) => {
             // The backend undoes its own failed start; for every later failure this is the undo. Where it fails, the

@@ -14,12 +14,10 @@ use tokio::task::AbortHandle;
 use crate::audit::Audit;
 use crate::backends::Backends;
 use crate::background::{Background, to_the_end};
-use crate::create::{Life, create};
 use crate::destroy::{destroy, has_ended};
 use crate::files::Files;
 use crate::live::Live;
 use crate::log::{LogReader, Offsets};
-use crate::plan::Plan;
 use crate::presence::Presence;
 use crate::query::Place;
 use crate::state_dir::StateDirectory;
@@ -30,7 +28,7 @@ use crate::{
     Sandbox, SandboxQuery, Scope, Session, SessionRequest, Started, TemplateInfo,
 };
 use crate::{
-    artifacts, ensure, explain, layer, leaks, process, query, recovery, session, template,
+    artifacts, ensure, explain, layer, leaks, once, process, query, recovery, session, template,
 };
 
 /// Removing a sandbox takes milliseconds, unless something in it cannot be killed; the next command then goes on.
@@ -135,8 +133,7 @@ impl Engine {
         self.scope.may_create()?;
         let (inner, tenant) = (Arc::clone(&self.inner), self.scope.tenant());
         to_the_end(async move {
-            let plan = Plan::new(&inner, &request).await?;
-            let record = create(&inner, &tenant, &request, plan, Life::Lasting).await?;
+            let record = once::create(&inner, &tenant, &request).await?;
             ensure::ensure(&inner, &record.id, &request.ensure).await?;
             Ok(record.into())
         })

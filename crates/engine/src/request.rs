@@ -99,6 +99,9 @@ pub struct CreateRequest {
     pub same_shape: bool,
     /// How long commands may run, for explanations; each command carries its own.
     pub timeout: Option<Duration>,
+    /// [`crate::Engine::create`] with a key that it has seen within a day gives the sandbox of that time, if the request is
+    /// the same, and refuses another one. Sessions are found by their names and do not look at it.
+    pub idempotency_key: Option<String>,
 }
 
 /// Which sandbox a run wants.
@@ -148,6 +151,9 @@ pub struct ExecRequest {
     pub memory_cap: usize,
     /// Keep all output in the process log, beyond the end of the process.
     pub keep_output: bool,
+    /// [`crate::Engine::start`] with a key that it has seen within a day gives the process of that time, if the request is
+    /// the same, and refuses another one.
+    pub idempotency_key: Option<String>,
 }
 
 impl ExecRequest {
@@ -163,6 +169,7 @@ impl ExecRequest {
             timeout: None,
             memory_cap: DEFAULT_MEMORY_CAP,
             keep_output: true,
+            idempotency_key: None,
         }
     }
 }

@@ -9,6 +9,7 @@ use belljar_policy::{ProcessId, SandboxId};
 use super::attach::attend;
 use super::attendance::Standing;
 use super::follow::POLL;
+use super::start::Outcome;
 use super::{ProcessControl, ProcessInfo, info, start};
 use crate::engine::Inner;
 use crate::store::ProcessRecord;
@@ -30,12 +31,12 @@ pub(crate) async fn start_detached(
     id: &SandboxId,
     request: ExecRequest,
 ) -> Result<Started> {
-    let begun = start::begin(inner, id, request, None).await?;
-    Ok(Started {
-        process: info(inner, begun.record),
-        created: true,
-        stripped_environment: begun.stripped_environment,
-    })
+    let (_, stripped_environment) = request.environment.clone().strip();
+    let (record, created) = match start::begin(inner, id, request, None).await? {
+        Outcome::Begun(begun) => (begun.record, true),
+        Outcome::Known(process) => (known(inner, &process).await?, false),
+    };
+    Ok(Started { process: info(inner, record), created, stripped_environment })
 }
 
 /// Waits for the end of a process; after `timeout` its record is returned as it is.

@@ -43,6 +43,15 @@ impl Place {
         Self { path, log: None, received: Offsets::default(), unlogged: 0 }
     }
 
+    /// Removes the log of a process that will not be started.
+    pub(super) fn discard(self) {
+        if self.log.is_some()
+            && let Err(error) = std::fs::remove_dir_all(&self.path)
+        {
+            tracing::debug!(%error, path = %self.path.display(), "a log was left behind");
+        }
+    }
+
     pub(super) fn received(&self) -> Offsets {
         self.received
     }

@@ -20,9 +20,9 @@ use crate::engine::Inner;
 use crate::fault::point;
 use crate::live::Live;
 use crate::plan::check_path;
-use crate::store::{ProcessDetails, ProcessRecord, ProcessStatus};
+use crate::store::{Claimed, KeyClaim, Operation, ProcessDetails, ProcessRecord, ProcessStatus};
 use crate::time::{duration_ms, now_ms};
-use crate::{Error, ExecRequest, Program, Result, Stdin, random};
+use crate::{Error, ExecRequest, Program, Result, Stdin, fingerprint, random};
 
 /// An agent that has neither started nor refused a process by then has a problem of its own.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
@@ -37,6 +37,13 @@ pub(super) struct Begun {
     pub(super) stripped_environment: Vec<String>,
 }
 
+/// What came of starting a command.
+pub(super) enum Outcome {
+    Begun(Box<Begun>),
+    /// The idempotency key is that of a process which was started before.
+    Known(ProcessId),
+}
+
 /// Starts a command in a sandbox; returns when it runs, or with the reason why it cannot.
 pub(crate) async fn start(
     inner: &Arc<Inner>,
@@ -45,7 +52,17 @@ pub(crate) async fn start(
 ) -> Result<Process> {
     let (sender, events) = mpsc::channel(EVENTS);
     let (memory_cap, logged) = (request.memory_cap, request.keep_output);
-    let begun = begin(inner, id, request, Some(sender)).await?;
+    let begun = match begin(inner, id, request, Some(sender)).await? {
+        Outcome::Begun(begun) => begun,
+        // Somebody else reads its events.
+        Outcome::Known(process) => {
+            return Err(Error::new(
+                Code::IdempotencyConflict,
+                format!("the command was started before, as process `{process}`"),
+            )
+            .with_remedy("follow that process"));
+        }
+    };
     Ok(Process {
         id: begun.record.id,
         sandbox: begun.record.sandbox,
@@ -64,8 +81,22 @@ pub(super) async fn begin(
     id: &SandboxId,
     mut request: ExecRequest,
     events: Option<mpsc::Sender<ProcessEvent>>,
-) -> Result<Begun> {
+) -> Result<Outcome> {
     check(&request)?;
+    let key = match &request.idempotency_key {
+        Some(key) => {
+            let hash = fingerprint::of_exec(id, &request);
+            Some(KeyClaim::new(Operation::Exec, key, hash)?)
+        }
+        None => None,
+    };
+    // Also when the sandbox has ended since.
+    if let Some(key) = &key
+        && let Some(tenant) = inner.store.tenant_of(id).await?
+        && let Some(known) = inner.store.known_key(&tenant, key).await?
+    {
+        return Ok(Outcome::Known(ProcessId::parse(&known)?));
+    }
     let live = inner.live(id).await?;
     let connection = live.connection(inner).await?;
     let (environment, stripped_environment) = std::mem::take(&mut request.environment).strip();
@@ -78,7 +109,18 @@ pub(super) async fn begin(
     let attendant = inner.presence.token()?;
     let reservation = inner.attended.reserve(&process).expect("the id is new");
     let mut record = record(&process, &live, attendant, &request);
-    inner.store.add_process(&record).await?;
+    match inner.store.add_process(&record, key.as_ref()).await {
+        Ok(Claimed::New) => {}
+        // Somebody took the key between our looking and our making.
+        Ok(Claimed::Known(known)) => {
+            place.discard();
+            return Ok(Outcome::Known(ProcessId::parse(&known)?));
+        }
+        Err(error) => {
+            place.discard();
+            return Err(error);
+        }
+    }
     point("exec.recorded");
 
     let begun = Instant::now();
@@ -129,7 +171,7 @@ pub(super) async fn begin(
     };
     tokio::spawn(pump.run());
     (record.status, record.pid) = (ProcessStatus::Running, Some(pid));
-    Ok(Begun { record, control, stripped_environment })
+    Ok(Outcome::Begun(Box::new(Begun { record, control, stripped_environment })))
 }
 
 /// Looks for a process on a new connection after the one it was sent on broke.

@@ -7,6 +7,7 @@
 //! that an interrupted process left means (see `recovery`).
 
 mod events;
+mod idempotency;
 mod listing;
 mod processes;
 mod record;
@@ -18,6 +19,7 @@ mod sqlite;
 use belljar_policy::ProcessId;
 
 pub(crate) use events::EventStore;
+pub(crate) use idempotency::{Claimed, IdempotencyStore, KeyClaim, Operation};
 pub(crate) use listing::Listing;
 pub(crate) use processes::ProcessStore;
 pub(crate) use record::{
@@ -80,7 +82,7 @@ pub(crate) enum End {
 }
 
 #[async_trait::async_trait]
-pub(crate) trait Store: SandboxStore + ProcessStore + EventStore {
+pub(crate) trait Store: SandboxStore + ProcessStore + EventStore + IdempotencyStore {
     /// The four characters that every id made with this store begins with.
     fn node(&self) -> &str;
 

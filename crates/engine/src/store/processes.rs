@@ -3,21 +3,21 @@
 use belljar_policy::{ProcessId, SandboxId};
 use rusqlite::{OptionalExtension, params};
 
-use super::SqliteStore;
 use super::events::{tell_end, tell_start};
 use super::listing::{Conditions, Listing, text};
 use super::record::{ExitRecord, ProcessRecord, ProcessStatus};
 use super::rows::{parsed, process_columns, process_from};
 use super::sandboxes::touch;
-use super::sqlite::{failed, to_integer, to_json};
+use super::sqlite::{Fault, failed, to_integer, to_json};
+use super::{Claimed, KeyClaim, SqliteStore, idempotency};
 use crate::Result;
 use crate::query::ProcessQuery;
 use crate::time::now_ms;
 
 #[async_trait::async_trait]
 pub(crate) trait ProcessStore: Send + Sync {
-    /// Adds a process that is about to be started, and moves the sandbox's idle clock.
-    async fn add_process(&self, record: &ProcessRecord) -> Result<()>;
+    /// Adds a process that is about to be started, and moves the sandbox's idle clock, unless the key is known.
+    async fn add_process(&self, record: &ProcessRecord, key: Option<&KeyClaim>) -> Result<Claimed>;
 
     /// Makes another engine the attendant of a process that runs; false if somebody was faster.
     async fn take_over(&self, id: &ProcessId, from: &str, to: &str) -> Result<bool>;
@@ -48,10 +48,14 @@ pub(crate) trait ProcessStore: Send + Sync {
 
 #[async_trait::async_trait]
 impl ProcessStore for SqliteStore {
-    async fn add_process(&self, record: &ProcessRecord) -> Result<()> {
+    async fn add_process(&self, record: &ProcessRecord, key: Option<&KeyClaim>) -> Result<Claimed> {
         let exit = record.exit.as_ref().map(to_json).transpose()?;
         let details = to_json(&record.details)?;
-        self.write(|change| {
+        let added = self.write(|change| {
+            let claimed = idempotency::claim(change, &record.tenant, key, record.id.as_str())?;
+            if claimed != Claimed::New {
+                return Ok(claimed);
+            }
             change
                 .prepare_cached(
                     "INSERT INTO processes (id, sandbox, status, attendant, command, pid, timeout_ms, started_at,
@@ -72,9 +76,10 @@ impl ProcessStore for SqliteStore {
                     record.tenant.as_str(),
                     details,
                 ])?;
-            touch(change, &record.sandbox)
-        })
-        .map_err(failed)
+            touch(change, &record.sandbox)?;
+            Ok::<_, Fault>(claimed)
+        });
+        Ok(added?)
     }
 
     async fn take_over(&self, id: &ProcessId, from: &str, to: &str) -> Result<bool> {
@@ -132,6 +137,9 @@ impl ProcessStore for SqliteStore {
             // A short one ends before its start is recorded; it ran all the same.
             if before == ProcessStatus::Starting.as_str() && exit.is_some() {
                 tell_start(change, &sandbox, id)?;
+            }
+            if exit.is_none() && status == ProcessStatus::Failed {
+                idempotency::give_back(change, id.as_str())?;
             }
             tell_end(change, &sandbox, id, status, exit)
         })

@@ -8,8 +8,8 @@ use super::events::{tell, tell_end};
 use super::listing::{Conditions, Listing, text};
 use super::record::{Details, ProcessStatus, SandboxRecord, State};
 use super::rows::{parsed, sandbox_columns, sandbox_from};
-use super::sqlite::{Change, failed, to_integer, to_json};
-use super::{End, SqliteStore, Step, Which};
+use super::sqlite::{Change, Fault, failed, to_integer, to_json};
+use super::{Claimed, End, KeyClaim, SqliteStore, Step, Which, idempotency};
 use crate::events::EventKind;
 use crate::query::SandboxQuery;
 use crate::time::now_ms;
@@ -17,8 +17,9 @@ use crate::{Error, Result};
 
 #[async_trait::async_trait]
 pub(crate) trait SandboxStore: Send + Sync {
-    /// Adds a sandbox that is about to be started, with both steps. `SandboxExists` if a live one has its name.
-    async fn reserve(&self, record: &SandboxRecord) -> Result<()>;
+    /// Adds a sandbox that is about to be started, with both steps, unless the key is known. `SandboxExists` if a live one
+    /// has its name.
+    async fn reserve(&self, record: &SandboxRecord, key: Option<&KeyClaim>) -> Result<Claimed>;
 
     /// Notes that a step is about to happen.
     async fn journal(&self, id: &SandboxId, step: Step) -> Result<()>;
@@ -91,10 +92,14 @@ pub(crate) trait SandboxStore: Send + Sync {
 
 #[async_trait::async_trait]
 impl SandboxStore for SqliteStore {
-    async fn reserve(&self, record: &SandboxRecord) -> Result<()> {
+    async fn reserve(&self, record: &SandboxRecord, key: Option<&KeyClaim>) -> Result<Claimed> {
         let details = to_json(&record.details)?;
         let limits = &record.details.limits;
         let inserted = self.write(|change| {
+            let claimed = idempotency::claim(change, &record.tenant, key, record.id.as_str())?;
+            if claimed != Claimed::New {
+                return Ok(claimed);
+            }
             change
                 .prepare_cached(
                     "INSERT INTO sandboxes (id, name, backend, state, owner, worker, created_at, used_at, idle_ms,
@@ -123,17 +128,18 @@ impl SandboxStore for SqliteStore {
             note(change, &record.id, Step::Reserved)?;
             note(change, &record.id, Step::Starting)?;
             let detail = [("backend", &*record.backend), ("template", &*record.details.template)];
-            tell(change, &record.id, EventKind::SandboxCreated, &detail)
+            tell(change, &record.id, EventKind::SandboxCreated, &detail)?;
+            Ok(claimed)
         });
         match inserted {
-            Err(rusqlite::Error::SqliteFailure(error, _))
+            Err(Fault::Database(rusqlite::Error::SqliteFailure(error, _)))
                 if error.code == rusqlite::ErrorCode::ConstraintViolation =>
             {
                 let name = record.name.as_deref().unwrap_or_else(|| record.id.as_str());
                 Err(Error::new(Code::SandboxExists, format!("there is a sandbox `{name}` already"))
                     .with_remedy(format!("choose another name, or `belljar destroy {name}` first")))
             }
-            other => other.map_err(failed),
+            other => Ok(other?),
         }
     }
 
@@ -232,6 +238,9 @@ impl SandboxStore for SqliteStore {
             }
             if ended == 0 {
                 return Ok(());
+            }
+            if state == State::Failed {
+                idempotency::give_back(change, id.as_str())?;
             }
             let detail = reason.map(|reason| ("reason", reason));
             tell(change, id, kind, detail.as_slice())

@@ -17,7 +17,7 @@ use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
 use tokio::sync::watch;
 
 use super::rows::parsed;
-use super::{Store, events, schema};
+use super::{Store, events, idempotency, schema};
 use crate::time::now_ms;
 use crate::{Error, Result, random};
 
@@ -70,10 +70,10 @@ impl SqliteStore {
         self.connection.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    pub(super) fn write<T>(
+    pub(super) fn write<T, E: From<rusqlite::Error>>(
         &self,
-        act: impl FnOnce(&Change<'_>) -> rusqlite::Result<T>,
-    ) -> rusqlite::Result<T> {
+        act: impl FnOnce(&Change<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
         let (value, told) = {
             let mut connection = self.lock();
             let transaction =
@@ -92,6 +92,29 @@ impl SqliteStore {
 
     pub(super) fn watch(&self) -> watch::Receiver<u64> {
         self.told.subscribe()
+    }
+}
+
+/// Why a transaction did not happen.
+#[derive(Debug)]
+pub(super) enum Fault {
+    Database(rusqlite::Error),
+    /// What the store knows forbids it.
+    Refused(Error),
+}
+
+impl From<rusqlite::Error> for Fault {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Database(error)
+    }
+}
+
+impl From<Fault> for Error {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Database(error) => failed(error),
+            Fault::Refused(error) => error,
+        }
     }
 }
 
@@ -127,6 +150,7 @@ impl Store for SqliteStore {
                 .prepare_cached("DELETE FROM sandboxes WHERE ended_at < ?1")?
                 .execute([ended_before_ms])?;
             events::prune(change, ended_before_ms)?;
+            idempotency::prune(change)?;
             change
                 .prepare_cached("DELETE FROM processes WHERE finished_at < ?1 RETURNING id")?
                 .query_map([ended_before_ms], |row| parsed(row, 0, ProcessId::parse))?

@@ -53,13 +53,13 @@ fn process(sandbox: &SandboxId) -> ProcessRecord {
 async fn records_come_back_as_they_went_in() {
     let (_directory, store) = store();
     let record = record(&store, Some("web"));
-    store.reserve(&record).await.unwrap();
+    store.reserve(&record, None).await.unwrap();
     assert_eq!(store.sandbox(&record.id).await.unwrap().unwrap(), record);
     assert_eq!(store.sandbox_named(&TenantId::default(), "web").await.unwrap().unwrap(), record);
     assert!(record.id.as_str().starts_with(store.node()));
 
     let process = process(&record.id);
-    store.add_process(&process).await.unwrap();
+    store.add_process(&process, None).await.unwrap();
     assert_eq!(store.process(&process.id).await.unwrap().unwrap(), process);
     let query = ProcessQuery::default();
     let listing = Listing { scope: &Scope::All, query: &query, after: None, limit: 10 };
@@ -73,13 +73,13 @@ async fn a_name_belongs_to_one_live_sandbox() {
     let (_directory, store) = store();
     let first = record(&store, Some("web"));
     let second = record(&store, Some("web"));
-    store.reserve(&first).await.unwrap();
-    assert_eq!(store.reserve(&second).await.unwrap_err().code(), Code::SandboxExists);
+    store.reserve(&first, None).await.unwrap();
+    assert_eq!(store.reserve(&second, None).await.unwrap_err().code(), Code::SandboxExists);
     assert_eq!(store.sandbox(&second.id).await.unwrap(), None);
 
     let destroying = Some(State::Destroying);
     assert!(store.claim(&first.id, None, "me", &[Step::Stopping], destroying).await.unwrap());
-    store.reserve(&second).await.unwrap();
+    store.reserve(&second, None).await.unwrap();
     assert_eq!(
         store.sandbox_named(&TenantId::default(), "web").await.unwrap().unwrap().id,
         second.id
@@ -90,14 +90,14 @@ async fn a_name_belongs_to_one_live_sandbox() {
 async fn the_end_of_a_sandbox_ends_what_belongs_to_it() {
     let (_directory, store) = store();
     let record = record(&store, Some("web"));
-    store.reserve(&record).await.unwrap();
+    store.reserve(&record, None).await.unwrap();
     store.journal(&record.id, Step::Applying).await.unwrap();
     let steps = store.steps(&record.id).await.unwrap();
     assert_eq!(steps, ["reserved", "starting", "applying"]);
     store.mark_ensured(&record.id, "abc").await.unwrap();
     assert!(store.is_ensured(&record.id, "abc").await.unwrap());
     let process = process(&record.id);
-    store.add_process(&process).await.unwrap();
+    store.add_process(&process, None).await.unwrap();
 
     store.end(&record.id, &End::Failed("no luck".to_owned())).await.unwrap();
     let ended = store.sandbox(&record.id).await.unwrap().unwrap();
@@ -114,9 +114,9 @@ async fn the_end_of_a_sandbox_ends_what_belongs_to_it() {
 async fn an_end_is_recorded_once() {
     let (_directory, store) = store();
     let record = record(&store, None);
-    store.reserve(&record).await.unwrap();
+    store.reserve(&record, None).await.unwrap();
     let process = process(&record.id);
-    store.add_process(&process).await.unwrap();
+    store.add_process(&process, None).await.unwrap();
     store.process_started(&process.id, 7).await.unwrap();
     store.process_ended(&process.id, ProcessStatus::Succeeded, None).await.unwrap();
     store.process_ended(&process.id, ProcessStatus::Lost, None).await.unwrap();
@@ -131,8 +131,8 @@ async fn which_finds_its_kind() {
     let mut creating = record(&store, None);
     creating.owner = Some("me".to_owned());
     let ready = record(&store, None);
-    store.reserve(&creating).await.unwrap();
-    store.reserve(&ready).await.unwrap();
+    store.reserve(&creating, None).await.unwrap();
+    store.reserve(&ready, None).await.unwrap();
     store.ready(&ready.id).await.unwrap();
     let ids = |which| {
         let store = &store;
@@ -156,9 +156,9 @@ async fn old_records_are_forgotten() {
     let ended = record(&store, None);
     let live = record(&store, None);
     let process = process(&ended.id);
-    store.reserve(&ended).await.unwrap();
-    store.reserve(&live).await.unwrap();
-    store.add_process(&process).await.unwrap();
+    store.reserve(&ended, None).await.unwrap();
+    store.reserve(&live, None).await.unwrap();
+    store.add_process(&process, None).await.unwrap();
     store.end(&ended.id, &End::Destroyed(None)).await.unwrap();
     assert_eq!(store.prune(0).await.unwrap(), []);
     assert_eq!(store.prune(now_ms() + 1).await.unwrap(), [process.id]);
@@ -189,7 +189,7 @@ async fn a_database_that_is_none_is_an_error_with_a_code() {
 async fn the_last_event_is_never_forgotten() {
     let (_directory, store) = store();
     let record = record(&store, None);
-    store.reserve(&record).await.unwrap();
+    store.reserve(&record, None).await.unwrap();
     store.ready(&record.id).await.unwrap();
     store.end(&record.id, &End::Destroyed(None)).await.unwrap();
     assert_eq!(store.last_event().unwrap(), 3);
@@ -203,7 +203,7 @@ async fn the_last_event_is_never_forgotten() {
 async fn events_say_how_far_they_reach() {
     let (_directory, store) = store();
     let record = record(&store, None);
-    store.reserve(&record).await.unwrap();
+    store.reserve(&record, None).await.unwrap();
     store.ready(&record.id).await.unwrap();
     let first = store.events(&Scope::All, 0, 1).await.unwrap();
     assert_eq!((first.events.len(), first.up_to), (1, 1));
@@ -218,7 +218,7 @@ async fn events_say_how_far_they_reach() {
 async fn an_end_is_told_once() {
     let (_directory, store) = store();
     let record = record(&store, None);
-    store.reserve(&record).await.unwrap();
+    store.reserve(&record, None).await.unwrap();
     store.end(&record.id, &End::Destroyed(None)).await.unwrap();
     store.end(&record.id, &End::Failed("again".to_owned())).await.unwrap();
     assert_eq!(store.last_event().unwrap(), 2);
