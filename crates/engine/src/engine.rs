@@ -175,6 +175,11 @@ impl Engine {
         Ok(record.into())
     }
 
+    /// The id of a sandbox, by name or id.
+    pub async fn identify(&self, reference: &str) -> Result<SandboxId> {
+        Ok(self.find(reference).await?.id)
+    }
+
     /// Destroys a sandbox from any state. Destroying one again by its id is fine.
     pub async fn destroy(&self, reference: &str) -> Result<()> {
         let id = self.find(reference).await?.id;

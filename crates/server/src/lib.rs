@@ -1,1 +1,39 @@
+//! The control plane: gRPC, gRPC-Web, REST and WebSocket over the engine, on TCP and on a Unix socket.
+//!
+//! A request passes, in this order: the listener (bounded, protocol recognised), the gate (who asks), a service (gRPC
+//! or REST), and the [`api`], where permissions are checked, the engine is asked within the caller's scope, and what
+//! was done is recorded. What lies outside a caller's scope does not exist for it.
+//!
+//! Not here: arguments and environment (the binary's), and everything about sandboxes themselves (the engine's).
+
 #![forbid(unsafe_code)]
+
+#[allow(dead_code)]
+mod action;
+pub mod api;
+mod authenticate;
+mod body;
+mod call;
+mod caller;
+mod convert;
+mod embedded;
+mod grpc;
+mod listen;
+mod peer;
+mod problem;
+mod random;
+mod respond;
+mod rest;
+mod router;
+mod server;
+mod status;
+mod tls;
+mod token;
+
+pub use call::Call;
+pub use caller::{Caller, Permission, Proof};
+pub use embedded::embedded;
+pub use problem::{Problem, Result};
+pub use server::{Claim, Options, serve, socket_path};
+pub use status::Status;
+pub use tls::Tls;

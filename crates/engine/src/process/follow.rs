@@ -15,9 +15,11 @@ use tokio::sync::watch;
 
 use super::attach::attend;
 use super::attendance::{Attended, Next, Standing};
-use super::{ProcessInfo, info};
+use super::capture::Capture;
+use super::exit::{Exit, Reason};
+use super::{Completed, ProcessInfo, info};
 use crate::engine::Inner;
-use crate::log::{LogReader, Offsets, Position, Record};
+use crate::log::{Channel, LogReader, Offsets, Position, Record};
 use crate::{Error, Result};
 
 /// How often the log of a process that another program attends to is looked at.
@@ -117,6 +119,26 @@ impl Follower {
                 }
                 Step::Again => {}
                 Step::Wait => self.wait().await,
+            }
+        }
+    }
+
+    /// Reads to the end and keeps output up to `memory_cap` bytes per channel.
+    pub async fn collect(mut self, memory_cap: usize) -> Result<(ProcessInfo, Completed)> {
+        let (mut stdout, mut stderr) = (Capture::new(memory_cap), Capture::new(memory_cap));
+        loop {
+            match self.next().await? {
+                Some(Followed::Output(record)) => match record.channel {
+                    Channel::Stdout => stdout.push(&record.data),
+                    Channel::Stderr => stderr.push(&record.data),
+                },
+                Some(Followed::Ended(info)) => {
+                    let exit = info.exit.clone();
+                    let exit = exit.unwrap_or_else(|| Exit::unseen(Reason::Lost, Duration::ZERO));
+                    let (stdout, stderr) = (stdout.finish(true), stderr.finish(true));
+                    return Ok((info, Completed::new(exit, stdout, stderr)));
+                }
+                None => return Err(Error::process_not_found(&self.process)),
             }
         }
     }

@@ -175,12 +175,9 @@ impl Process {
                 Some(ProcessEvent::Started { .. }) => {}
                 Some(ProcessEvent::Output { channel: Channel::Stdout, data }) => stdout.push(&data),
                 Some(ProcessEvent::Output { channel: Channel::Stderr, data }) => stderr.push(&data),
-                Some(ProcessEvent::Exited(mut exit)) => {
+                Some(ProcessEvent::Exited(exit)) => {
                     let (stdout, stderr) = (stdout.finish(self.logged), stderr.finish(self.logged));
-                    if stdout.truncated || stderr.truncated {
-                        exit.limits_hit.push(Code::OutputTruncated);
-                    }
-                    return Ok(Completed { exit, stdout, stderr });
+                    return Ok(Completed::new(exit, stdout, stderr));
                 }
                 None => {
                     return Err(crate::Error::new(
@@ -190,6 +187,15 @@ impl Process {
                 }
             }
         }
+    }
+}
+
+impl Completed {
+    fn new(mut exit: Exit, stdout: Captured, stderr: Captured) -> Self {
+        if stdout.truncated || stderr.truncated {
+            exit.limits_hit.push(Code::OutputTruncated);
+        }
+        Self { exit, stdout, stderr }
     }
 }
 

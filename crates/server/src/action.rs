@@ -1,0 +1,73 @@
+//! What can be asked of the server, by name: for permissions, the audit log and the metrics.
+
+use crate::caller::Permission;
+
+/// A kind of request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Action {
+    /// As it is written in the audit log and in metrics.
+    pub(crate) name: &'static str,
+    pub(crate) permission: Permission,
+    /// Looking around leaves no record.
+    pub(crate) audited: bool,
+}
+
+const fn reads(name: &'static str) -> Action {
+    Action { name, permission: Permission::Read, audited: false }
+}
+
+const fn does(name: &'static str, permission: Permission) -> Action {
+    Action { name, permission, audited: true }
+}
+
+pub(crate) const CREATE_SANDBOX: Action = does("sandbox.create", Permission::Write);
+pub(crate) const GET_SANDBOX: Action = reads("sandbox.get");
+pub(crate) const LIST_SANDBOXES: Action = reads("sandbox.list");
+pub(crate) const DESTROY_SANDBOX: Action = does("sandbox.destroy", Permission::Write);
+pub(crate) const EXTEND_SANDBOX: Action = does("sandbox.extend", Permission::Write);
+pub(crate) const PAUSE_SANDBOX: Action = does("sandbox.pause", Permission::Write);
+pub(crate) const RESUME_SANDBOX: Action = does("sandbox.resume", Permission::Write);
+pub(crate) const EXPLAIN_SANDBOX: Action = reads("sandbox.explain");
+pub(crate) const WATCH_EVENTS: Action = reads("event.watch");
+pub(crate) const DIFF_LAYER: Action = reads("layer.diff");
+pub(crate) const APPLY_LAYER: Action = does("layer.apply", Permission::Admin);
+pub(crate) const DISCARD_LAYER: Action = does("layer.discard", Permission::Write);
+
+pub(crate) const RUN: Action = does("process.run", Permission::Exec);
+pub(crate) const EXEC: Action = does("process.exec", Permission::Exec);
+pub(crate) const START_PROCESS: Action = does("process.start", Permission::Exec);
+pub(crate) const GET_PROCESS: Action = reads("process.get");
+pub(crate) const LIST_PROCESSES: Action = reads("process.list");
+pub(crate) const FOLLOW_LOG: Action = reads("process.log");
+pub(crate) const WAIT_PROCESS: Action = reads("process.wait");
+pub(crate) const CANCEL_PROCESS: Action = does("process.cancel", Permission::Exec);
+pub(crate) const SIGNAL_PROCESS: Action = does("process.signal", Permission::Exec);
+pub(crate) const WRITE_INPUT: Action = does("process.input", Permission::Exec);
+pub(crate) const RESIZE_TERMINAL: Action =
+    Action { name: "process.resize", permission: Permission::Exec, audited: false };
+
+pub(crate) const LOOK_AT_FILES: Action =
+    Action { name: "file.look", permission: Permission::Files, audited: false };
+pub(crate) const READ_FILE: Action = does("file.read", Permission::Files);
+pub(crate) const WRITE_FILE: Action = does("file.write", Permission::Files);
+pub(crate) const CHANGE_FILE: Action = does("file.change", Permission::Files);
+pub(crate) const REMOVE_FILE: Action = does("file.remove", Permission::Files);
+
+pub(crate) const LIST_TEMPLATES: Action = reads("template.list");
+pub(crate) const LIST_PROFILES: Action = reads("profile.list");
+
+pub(crate) const GET_SERVER: Action = reads("server.get");
+pub(crate) const STOP_SERVER: Action = does("server.stop", Permission::Admin);
+pub(crate) const PROBE: Action =
+    Action { name: "server.probe", permission: Permission::Admin, audited: false };
+pub(crate) const FIND_LEAKS: Action = does("server.leaks", Permission::Admin);
+pub(crate) const MANAGE_KEYS: Action = does("key.manage", Permission::Admin);
+pub(crate) const LIST_KEYS: Action =
+    Action { name: "key.list", permission: Permission::Admin, audited: false };
+pub(crate) const MANAGE_TENANTS: Action = does("tenant.manage", Permission::Admin);
+pub(crate) const LOOK_AT_TENANTS: Action = reads("tenant.look");
+pub(crate) const ISSUE_TOKEN: Action = does("token.issue", Permission::Write);
+pub(crate) const MANAGE_WEBHOOKS: Action = does("webhook.manage", Permission::Write);
+pub(crate) const LIST_WEBHOOKS: Action = reads("webhook.list");
+pub(crate) const QUERY_AUDIT: Action =
+    Action { name: "audit.query", permission: Permission::Admin, audited: false };

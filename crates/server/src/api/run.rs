@@ -1,0 +1,220 @@
+//! A command in a session: the sandbox is found or made, files go in, the command runs, files come out.
+//!
+//! The session belongs to the run and not to the caller: who disconnects kills nothing, and what was made for this
+//! run ends when the command does.
+
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use belljar_api::v1;
+use belljar_engine::{Engine, ProcessId, Session, SessionRequest};
+use futures_util::{Stream, StreamExt, stream};
+use tokio::sync::oneshot;
+
+use super::processes::outputs;
+use super::sandboxes::write_files;
+use super::{Answers, Api};
+use crate::action;
+use crate::call::Call;
+use crate::convert;
+use crate::problem::{Problem, Result};
+
+/// What is brought back of one file.
+const MAX_READ: u64 = 16 << 20;
+
+impl Api {
+    pub async fn run(
+        &self,
+        call: &Call,
+        request: v1::RunRequest,
+    ) -> Result<Answers<v1::RunResponse>> {
+        let target = named(&request).unwrap_or_default().to_owned();
+        let work = async {
+            let engine = self.engine(call);
+            // Everything that can be wrong with the words is found before anything is made.
+            convert::exec_request(request.command.as_ref(), None)?;
+            let read: Vec<PathBuf> = request.read.iter().map(PathBuf::from).collect();
+            let session = engine.session(session_request(call, &request)?).await?;
+            let since = SystemTime::now();
+            let begun = self.begin_in(call, &engine, &session, &request).await;
+            let (process, cap) = match begun {
+                Ok(begun) => begun,
+                Err(problem) => {
+                    // What was made for this run goes; the first failure is the one to tell.
+                    if let Err(error) = session.end().await {
+                        tracing::debug!(%error, "a session was left for the next sweep");
+                    }
+                    return Err(problem);
+                }
+            };
+            let id = convert::process_id(&process.process_id)?;
+            let follower = engine.follow(&id, Default::default()).await?;
+            let started = started(&session, process);
+            let (told, ended) = oneshot::channel();
+            let overseer =
+                Overseer { api: self.clone(), call: call.clone(), id, since, read, told };
+            tokio::spawn(overseer.run(engine, session));
+            let first = v1::RunResponse { started: Some(started), ..v1::RunResponse::default() };
+            let first = stream::iter([Ok(first)]);
+            Ok(if request.detach {
+                Box::pin(first) as Answers<_>
+            } else if request.collect {
+                Box::pin(first.chain(collected(follower, cap, ended))) as Answers<_>
+            } else {
+                Box::pin(first.chain(streamed(follower, ended))) as Answers<_>
+            })
+        };
+        self.act(call, action::RUN, &target, work).await
+    }
+
+    async fn begin_in(
+        &self,
+        call: &Call,
+        engine: &Engine,
+        session: &Session,
+        request: &v1::RunRequest,
+    ) -> Result<(v1::Process, usize)> {
+        let sandbox = &session.sandbox.id;
+        write_files(engine, sandbox, &request.write).await?;
+        let key = request.idempotency_key.as_deref();
+        self.begin(call, sandbox.as_str(), request.command.as_ref(), key).await
+    }
+}
+
+fn named(request: &v1::RunRequest) -> Option<&str> {
+    let session = request.session.as_ref()?;
+    session.sandbox.as_deref().or(session.name.as_deref())
+}
+
+fn session_request(call: &Call, request: &v1::RunRequest) -> Result<SessionRequest> {
+    let session = request.session.clone().unwrap_or_default();
+    if let Some(sandbox) = session.sandbox {
+        return Ok(SessionRequest::Existing(sandbox));
+    }
+    let mut create = request.create.clone().unwrap_or_default();
+    if create.command_hint.is_empty() {
+        create.command_hint = convert::hint_of(request.command.as_ref());
+    }
+    if session.name.is_some() {
+        create.name.clone_from(&session.name);
+    }
+    let mut create = convert::create_request(&call.caller, &create)?;
+    if session.ephemeral {
+        return Ok(SessionRequest::Ephemeral(create));
+    }
+    if create.name.is_some() {
+        return Ok(SessionRequest::Named(create));
+    }
+    create.same_shape = false;
+    Ok(SessionRequest::Automatic(create))
+}
+
+fn started(session: &Session, mut process: v1::Process) -> v1::RunStarted {
+    if session.destroy_after {
+        process.disposition = v1::Disposition::Ephemeral.into();
+    }
+    v1::RunStarted {
+        sandbox: Some(convert::sandbox(&session.sandbox)),
+        session: Some(v1::Session {
+            name: session.name.clone(),
+            created: session.created,
+            overflow: session.overflow,
+        }),
+        process: Some(process),
+    }
+}
+
+/// What the command left: files that were asked for, and artifacts.
+type Left = Result<(Vec<v1::FileContent>, Vec<v1::Artifact>)>;
+
+/// Sees a run to its end, whether or not anybody listens.
+struct Overseer {
+    api: Api,
+    call: Call,
+    id: ProcessId,
+    since: SystemTime,
+    read: Vec<PathBuf>,
+    told: oneshot::Sender<Left>,
+}
+
+impl Overseer {
+    async fn run(self, engine: Engine, session: Session) {
+        if let Err(error) = engine.wait(&self.id, None).await {
+            tracing::debug!(%error, process = %self.id, "nobody saw a run to its end");
+        }
+        if !self.told.is_closed() {
+            let left = self.gather(&engine, &session).await;
+            let _ = self.told.send(left);
+        }
+        if let Err(error) = session.end().await {
+            tracing::debug!(%error, "a session was left for the next sweep");
+        }
+    }
+
+    async fn gather(&self, engine: &Engine, session: &Session) -> Left {
+        let sandbox = &session.sandbox.id;
+        let mut files = Vec::new();
+        for path in &self.read {
+            let content = engine.read_file(sandbox, path, MAX_READ).await?;
+            let path = path.to_string_lossy().into_owned();
+            files.push(v1::FileContent { path, content: content.into() });
+        }
+        Ok((files, self.api.artifacts(&self.call, sandbox, self.since).await))
+    }
+}
+
+/// Output as it comes, then the end.
+fn streamed(
+    follower: belljar_engine::Follower,
+    ended: oneshot::Receiver<Left>,
+) -> impl Stream<Item = Result<v1::RunResponse>> + Send + 'static {
+    let state = (Box::pin(outputs(follower)), Some(ended));
+    stream::try_unfold(state, async |(mut outputs, mut ended)| {
+        let Some(output) = outputs.next().await else { return Ok(None) };
+        let output = output?;
+        let message = match (&output.ended, ended.take()) {
+            (Some(process), Some(left)) => finished(result_of(process), left).await?,
+            (_, rest) => {
+                ended = rest;
+                v1::RunResponse { output: Some(output), ..v1::RunResponse::default() }
+            }
+        };
+        Ok::<_, Problem>(Some((message, (outputs, ended))))
+    })
+}
+
+/// Only the end, with the output in it.
+fn collected(
+    follower: belljar_engine::Follower,
+    cap: usize,
+    ended: oneshot::Receiver<Left>,
+) -> impl Stream<Item = Result<v1::RunResponse>> + Send + 'static {
+    stream::once(async move {
+        let (info, completed) = follower.collect(cap).await?;
+        finished(convert::exec_response(&info, completed), ended).await
+    })
+}
+
+async fn finished(
+    result: v1::ExecResponse,
+    left: oneshot::Receiver<Left>,
+) -> Result<v1::RunResponse> {
+    let (files, artifacts) = left.await.unwrap_or_else(|_| Ok(Default::default()))?;
+    let ended = v1::RunEnded { result: Some(result), files, artifacts };
+    Ok(v1::RunResponse { ended: Some(ended), ..v1::RunResponse::default() })
+}
+
+/// The end of a process whose output was told before.
+fn result_of(process: &v1::Process) -> v1::ExecResponse {
+    v1::ExecResponse {
+        process_id: process.process_id.clone(),
+        sandbox_id: process.sandbox_id.clone(),
+        exit_code: process.exit_code.unwrap_or(125),
+        duration_ms: process.duration_ms.unwrap_or(0),
+        reason: process.reason.unwrap_or(v1::Reason::Lost.into()),
+        timed_out: process.timed_out,
+        limits_hit: process.limits_hit.clone(),
+        usage: process.usage,
+        ..v1::ExecResponse::default()
+    }
+}

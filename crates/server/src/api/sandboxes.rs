@@ -1,0 +1,220 @@
+//! Creating, finding, keeping and ending sandboxes.
+
+use belljar_api::v1;
+use belljar_codes::Code;
+use belljar_engine::{Sandbox, SandboxId, SandboxQuery, SessionRequest};
+use futures_util::stream;
+
+use super::{Answers, Api};
+use crate::action;
+use crate::call::Call;
+use crate::convert::{self, required};
+use crate::problem::{Problem, Result};
+
+impl Api {
+    pub async fn create_sandbox(
+        &self,
+        call: &Call,
+        request: v1::CreateSandboxRequest,
+    ) -> Result<v1::Sandbox> {
+        let target = request.name.clone().unwrap_or_default();
+        let work = async {
+            let scope = call.caller.scope_for(request.tenant.as_deref())?;
+            let engine = self.engine.scoped(scope);
+            let mut create = convert::create_request(&call.caller, &request)?;
+            create.idempotency_key.clone_from(&request.idempotency_key);
+            let (sandbox, created) = if request.get_or_create {
+                if create.name.is_none() {
+                    return Err(Problem::new(
+                        Code::ConflictingOptions,
+                        "`get_or_create` needs a name",
+                    )
+                    .with_remedy("give `name`, or leave out `get_or_create`"));
+                }
+                let session = engine.session(SessionRequest::Named(create)).await?;
+                (session.sandbox.clone(), session.created)
+            } else {
+                (engine.create(create).await?, true)
+            };
+            if created {
+                write_files(&engine, &sandbox.id, &request.files).await?;
+            }
+            Ok(convert::sandbox(&sandbox))
+        };
+        self.act(call, action::CREATE_SANDBOX, &target, work).await
+    }
+
+    pub async fn get_sandbox(
+        &self,
+        call: &Call,
+        request: v1::GetSandboxRequest,
+    ) -> Result<v1::Sandbox> {
+        let work =
+            async { Ok(convert::sandbox(&self.engine(call).inspect(&request.sandbox).await?)) };
+        self.act(call, action::GET_SANDBOX, &request.sandbox, work).await
+    }
+
+    pub async fn list_sandboxes(
+        &self,
+        call: &Call,
+        request: v1::ListSandboxesRequest,
+    ) -> Result<v1::ListSandboxesResponse> {
+        let work = async {
+            let scope = call.caller.scope_for(request.tenant.as_deref())?;
+            let states = request.states.iter().filter_map(|state| convert::state_of(*state));
+            let query = SandboxQuery {
+                labels: request.labels.clone(),
+                metadata: request.metadata.clone(),
+                states: states.collect(),
+                name_prefix: request.name_prefix.clone(),
+                after: request.page_token.clone(),
+                limit: request.page_size,
+            };
+            let page = self.engine.scoped(scope).list(&query).await?;
+            Ok(v1::ListSandboxesResponse {
+                sandboxes: page.items.iter().map(convert::sandbox).collect(),
+                next_page_token: page.next,
+            })
+        };
+        self.act(call, action::LIST_SANDBOXES, "", work).await
+    }
+
+    pub async fn destroy_sandbox(
+        &self,
+        call: &Call,
+        request: v1::DestroySandboxRequest,
+    ) -> Result<v1::DestroySandboxResponse> {
+        let work = async {
+            let sandbox = required("sandbox", &request.sandbox)?;
+            let engine = self.engine(call);
+            let id = engine.identify(sandbox).await?;
+            engine.destroy(id.as_str()).await?;
+            Ok(v1::DestroySandboxResponse { sandbox_id: id.as_str().to_owned() })
+        };
+        self.act(call, action::DESTROY_SANDBOX, &request.sandbox, work).await
+    }
+
+    pub async fn explain_sandbox(
+        &self,
+        call: &Call,
+        request: v1::ExplainSandboxRequest,
+    ) -> Result<v1::Explanation> {
+        let target = request.sandbox.clone().unwrap_or_default();
+        let work = async {
+            let engine = self.engine(call);
+            if let Some(sandbox) = &request.sandbox {
+                return Ok(explained(&engine.inspect(sandbox).await?));
+            }
+            let create = request.create.unwrap_or_default();
+            let create = convert::create_request(&call.caller, &create)?;
+            Ok(convert::explanation(engine.explain(&create).await?))
+        };
+        self.act(call, action::EXPLAIN_SANDBOX, &target, work).await
+    }
+
+    pub async fn watch_events(
+        &self,
+        call: &Call,
+        request: v1::WatchEventsRequest,
+    ) -> Result<Answers<v1::Event>> {
+        let target = request.sandbox.clone().unwrap_or_default();
+        let work = async {
+            let engine = self.engine(call);
+            let only = match &request.sandbox {
+                Some(sandbox) => Some(engine.identify(sandbox).await?),
+                None => None,
+            };
+            let kinds: Vec<_> =
+                request.kinds.iter().filter_map(|kind| convert::kind_of(*kind)).collect();
+            let events = engine.events(request.since);
+            let wanted = (events, only, kinds);
+            let answers: Answers<v1::Event> =
+                Box::pin(stream::try_unfold(wanted, async |(mut events, only, kinds)| {
+                    loop {
+                        let event = events.next().await?;
+                        let meant = only.as_ref().is_none_or(|id| *id == event.sandbox)
+                            && (kinds.is_empty() || kinds.contains(&event.kind));
+                        if meant {
+                            return Ok(Some((convert::event(&event), (events, only, kinds))));
+                        }
+                    }
+                }));
+            Ok(answers)
+        };
+        self.act(call, action::WATCH_EVENTS, &target, work).await
+    }
+
+    pub async fn diff_layer(
+        &self,
+        call: &Call,
+        request: v1::DiffLayerRequest,
+    ) -> Result<v1::DiffLayerResponse> {
+        let work = async {
+            let changes = self.engine(call).diff(&request.sandbox).await?;
+            Ok(v1::DiffLayerResponse {
+                changes: changes.iter().map(convert::layer_change).collect(),
+            })
+        };
+        self.act(call, action::DIFF_LAYER, &request.sandbox, work).await
+    }
+
+    pub async fn apply_layer(
+        &self,
+        call: &Call,
+        request: v1::ApplyLayerRequest,
+    ) -> Result<v1::ApplyLayerResponse> {
+        let work = async {
+            let changes = self.engine(call).apply(&request.sandbox).await?;
+            Ok(v1::ApplyLayerResponse {
+                changes: changes.iter().map(convert::layer_change).collect(),
+            })
+        };
+        self.act(call, action::APPLY_LAYER, &request.sandbox, work).await
+    }
+
+    pub async fn discard_layer(
+        &self,
+        call: &Call,
+        request: v1::DiscardLayerRequest,
+    ) -> Result<v1::DiscardLayerResponse> {
+        let work = async {
+            let changes = self.engine(call).discard(&request.sandbox).await?;
+            Ok(v1::DiscardLayerResponse {
+                changes: changes.iter().map(convert::layer_change).collect(),
+            })
+        };
+        self.act(call, action::DISCARD_LAYER, &request.sandbox, work).await
+    }
+}
+
+/// Writes the files that come with a request.
+pub(super) async fn write_files(
+    engine: &belljar_engine::Engine,
+    id: &SandboxId,
+    files: &[v1::FileContent],
+) -> Result<()> {
+    for file in files {
+        let path = convert::path("files.path", &file.path)?;
+        engine.write_file(id, path, &file.content).await?;
+    }
+    Ok(())
+}
+
+/// A sandbox that exists explains itself: what holds was settled when it was created.
+fn explained(sandbox: &Sandbox) -> v1::Explanation {
+    let isolation = &sandbox.isolation;
+    v1::Explanation {
+        requested_backend: isolation.backend.clone(),
+        chosen_backend: isolation.backend.clone(),
+        reason: "the sandbox exists and runs there".to_owned(),
+        class: isolation.class.as_str().to_owned(),
+        template: sandbox.template.clone(),
+        template_reason: "the sandbox was created from it".to_owned(),
+        network_mode: isolation.network_mode.clone(),
+        network_enforcement: isolation.network_enforcement.clone(),
+        writable_paths: isolation.writable_paths.clone(),
+        timeout_secs: isolation.timeout_secs,
+        stripped_environment: Vec::new(),
+        rules: sandbox.enforcement.iter().map(convert::enforcement).collect(),
+    }
+}

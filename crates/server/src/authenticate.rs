@@ -1,0 +1,172 @@
+//! Finds out who asks, before anything else happens to a request.
+//!
+//! In this order: a key or token that was sent must be right, wherever it comes from; without one, the kernel's word
+//! about the connection decides. Anything else is refused.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use belljar_codes::Code;
+use belljar_engine::Engine;
+use http::{HeaderMap, header};
+
+use crate::call::Call;
+use crate::caller::{Caller, Proof};
+use crate::peer::Peer;
+use crate::problem::{Problem, Result};
+use crate::respond;
+
+/// Routes that anybody may ask for: whether the server lives, and what its API is.
+const OPEN: [&str; 3] = ["/healthz", "/openapi.json", "/docs"];
+
+/// What identities are checked against.
+#[derive(Clone)]
+pub(crate) struct Gate {
+    pub(crate) engine: Engine,
+    pub(crate) tokens: Arc<crate::token::Tokens>,
+}
+
+pub(crate) async fn authenticate(
+    State(gate): State<Gate>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let request_id = respond::request_id(request.headers());
+    let open = OPEN.contains(&request.uri().path());
+    let peer = request.extensions().get::<Peer>().copied();
+    let caller =
+        if open { Ok(None) } else { gate.identify(peer, request.headers()).await.map(Some) };
+    let response = match caller {
+        Ok(caller) => {
+            if let Some(caller) = caller {
+                request.extensions_mut().insert(Call { caller, request_id: request_id.clone() });
+            }
+            next.run(request).await
+        }
+        Err(problem) => {
+            let grpc = respond::is_grpc(request.headers());
+            respond::problem(&problem, &request_id, grpc).into_response()
+        }
+    };
+    respond::with_request_id(response, &request_id)
+}
+
+impl Gate {
+    async fn identify(&self, peer: Option<Peer>, headers: &HeaderMap) -> Result<Caller> {
+        if let Some(secret) = secret(headers)? {
+            return self.by_secret(secret).await;
+        }
+        match peer {
+            Some(Peer::Embedded) => Ok(Caller::operator("embedded", Proof::Embedded)),
+            Some(Peer::Socket { uid }) if is_operator(uid) => {
+                Ok(Caller::operator(format!("uid:{uid}"), Proof::Socket))
+            }
+            Some(Peer::Tcp { uid: Some(uid), .. }) if is_operator(uid) => {
+                self.refuse_with_keys().await?;
+                refuse_foreign(headers)?;
+                Ok(Caller::operator(format!("uid:{uid}"), Proof::Loopback))
+            }
+            _ => Err(unknown("the request carries no API key")),
+        }
+    }
+
+    async fn by_secret(&self, secret: &str) -> Result<Caller> {
+        if secret.matches('.').count() == 2 {
+            return self.tokens.caller(secret);
+        }
+        Err(unknown("the API key is not known, has expired or was revoked"))
+    }
+
+    /// Where keys exist, something may stand between the caller and this server; then only a key tells who asks.
+    async fn refuse_with_keys(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// The server's own user, or root, who could be the server's user at will.
+fn is_operator(uid: u32) -> bool {
+    uid == 0 || uid == rustix::process::geteuid().as_raw()
+}
+
+fn secret(headers: &HeaderMap) -> Result<Option<&str>> {
+    let unreadable = |_| unknown("the API key is not text");
+    if let Some(value) = headers.get(header::AUTHORIZATION) {
+        let value = value.to_str().map_err(unreadable)?;
+        let bearer = value.split_once(' ').filter(|(kind, _)| kind.eq_ignore_ascii_case("bearer"));
+        return match bearer {
+            Some((_, secret)) => Ok(Some(secret.trim())),
+            None => Err(unknown("the header `authorization` has no bearer key")),
+        };
+    }
+    headers.get("x-api-key").map(|value| value.to_str().map_err(unreadable)).transpose()
+}
+
+/// A page in a browser can reach loopback too, and so can a name that somebody else points there.
+fn refuse_foreign(headers: &HeaderMap) -> Result<()> {
+    let local = |value: &str| {
+        let host = value.rsplit_once("://").map_or(value, |(_, rest)| rest);
+        let host = match host.strip_prefix('[') {
+            Some(rest) => rest.split(']').next().unwrap_or_default(),
+            None => host.split(':').next().unwrap_or_default(),
+        };
+        host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
+    };
+    let names = [header::HOST, header::ORIGIN];
+    let foreign = names
+        .iter()
+        .filter_map(|name| headers.get(name))
+        .any(|value| !value.to_str().is_ok_and(local));
+    if foreign || headers.contains_key("x-forwarded-for") || headers.contains_key(header::FORWARDED)
+    {
+        return Err(unknown("without a key, requests come from this machine by its own name"));
+    }
+    Ok(())
+}
+
+fn unknown(message: &str) -> Problem {
+    Problem::new(Code::Unauthenticated, message.to_owned())
+        .with_remedy("send `authorization: Bearer KEY`; `belljar keys create` makes a key")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(entries: &[(&'static str, &str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in entries {
+            headers.insert(*name, value.parse().unwrap());
+        }
+        headers
+    }
+
+    #[test]
+    fn keys_are_found() {
+        let check = |entries: &[(&'static str, &str)], expected: Option<&str>| {
+            assert_eq!(secret(&headers(entries)).unwrap(), expected, "{entries:?}");
+        };
+        check(&[], None);
+        check(&[("authorization", "Bearer abc")], Some("abc"));
+        check(&[("authorization", "bearer abc")], Some("abc"));
+        check(&[("x-api-key", "abc")], Some("abc"));
+        assert!(secret(&headers(&[("authorization", "Basic abc")])).is_err());
+    }
+
+    #[test]
+    fn only_this_machine_by_its_own_name() {
+        let check = |entries: &[(&'static str, &str)], fine: bool| {
+            assert_eq!(refuse_foreign(&headers(entries)).is_ok(), fine, "{entries:?}");
+        };
+        check(&[("host", "127.0.0.1:8080")], true);
+        check(&[("host", "localhost")], true);
+        check(&[("host", "[::1]:8080")], true);
+        check(&[("host", "evil.example")], false);
+        check(&[("host", "localhost.evil.example:80")], false);
+        check(&[("host", "localhost"), ("origin", "http://evil.example")], false);
+        check(&[("host", "localhost"), ("origin", "http://localhost:3000")], true);
+        check(&[("host", "localhost"), ("x-forwarded-for", "10.0.0.1")], false);
+    }
+}

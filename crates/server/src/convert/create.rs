@@ -1,0 +1,213 @@
+//! What a caller wants a sandbox to be.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::PathBuf;
+
+use belljar_api::v1;
+use belljar_backend::IsolationClass;
+use belljar_codes::Code;
+use belljar_engine::{BackendChoice, CreateRequest, WorkspaceRequest};
+use belljar_policy::limits::{parse_cpus, parse_disk, parse_memory, parse_pids};
+use belljar_policy::template::{CommandText, detect};
+use belljar_policy::{
+    Asked, Environment, Family, Limits, MountSpec, NetworkPolicy, Programs, SandboxName,
+    TemplateSpec, UserSpec, WorkspaceSpec, shown,
+};
+
+use super::seconds;
+
+pub(crate) struct Lease {
+    idle: Option<std::time::Duration>,
+    hard: Option<std::time::Duration>,
+}
+
+use crate::caller::Caller;
+use crate::problem::{Problem, Result};
+
+/// A sandbox holds a handful of labels and a little more metadata.
+const MAX_ENTRIES: usize = 64;
+const MAX_LABEL: usize = 256;
+const MAX_METADATA: usize = 4096;
+
+pub(crate) fn create_request(
+    caller: &Caller,
+    wire: &v1::CreateSandboxRequest,
+) -> Result<CreateRequest> {
+    let template = template(wire.template.as_deref())?;
+    refuse_host_paths(caller, wire, &template)?;
+    let lease = lease(wire.idle_timeout_secs, wire.lease_secs)?;
+    Ok(CreateRequest {
+        name: wire.name.as_deref().map(SandboxName::parse).transpose()?,
+        family_hint: family(&template, &wire.command_hint),
+        template,
+        backend: backend(wire.backend.as_deref()),
+        isolation_floor: wire.isolation.as_deref().map(isolation_class).transpose()?,
+        waive_isolation: wire.allow_no_isolation,
+        network: network(wire.network.as_ref())?,
+        limits: limits(wire.limits.as_ref())?,
+        best_effort: wire.best_effort,
+        workspace: wire.workspace.as_ref().map(workspace).transpose()?,
+        mounts: mounts(&wire.mounts)?,
+        environment: environment(&wire.environment)?,
+        user: wire.user.as_deref().map(UserSpec::parse).transpose()?.unwrap_or_default(),
+        workdir: wire.working_directory.as_ref().map(PathBuf::from),
+        writable: wire.writable,
+        programs: programs(&wire.programs)?,
+        idle_timeout: lease.idle,
+        hard_limit: lease.hard.filter(|hard| !hard.is_zero()),
+        ensure: wire.ensure.clone(),
+        labels: texts("label", &wire.labels, MAX_LABEL)?,
+        metadata: texts("metadata entry", &wire.metadata, MAX_METADATA)?,
+        same_shape: wire.same_shape,
+        timeout: wire.timeout_secs.map(|value| seconds("timeout_secs", value)).transpose()?,
+        ..CreateRequest::default()
+    })
+}
+
+pub(crate) fn lease(idle: Option<f64>, hard: Option<f64>) -> Result<Lease> {
+    Ok(Lease {
+        idle: idle.map(|value| seconds("idle_timeout_secs", value)).transpose()?,
+        hard: hard.map(|value| seconds("lease_secs", value)).transpose()?,
+    })
+}
+
+/// Directories of the host, and running without a wall, are the operator's to give.
+fn refuse_host_paths(
+    caller: &Caller,
+    wire: &v1::CreateSandboxRequest,
+    template: &TemplateSpec,
+) -> Result<()> {
+    if caller.is_admin() {
+        return Ok(());
+    }
+    let asked = [
+        ("workspace", wire.workspace.is_some()),
+        ("mounts", !wire.mounts.is_empty()),
+        ("template", matches!(template, TemplateSpec::Rootfs(_))),
+        ("allow_no_isolation", wire.allow_no_isolation),
+    ];
+    match asked.into_iter().find(|(_, asked)| *asked) {
+        None => Ok(()),
+        Some((name, _)) => Err(Problem::new(
+            Code::PermissionDenied,
+            format!("`{name}` names something of the host, which needs the role `admin`"),
+        )
+        .with_remedy("upload files instead, or ask the operator")),
+    }
+}
+
+fn template(word: Option<&str>) -> Result<TemplateSpec> {
+    Ok(word.map(|word| TemplateSpec::parse(OsStr::new(word))).transpose()?.unwrap_or_default())
+}
+
+/// What the command's words tell, for `auto`; the engine looks at the workspace where they tell nothing.
+fn family(template: &TemplateSpec, hint: &[String]) -> Option<(Family, String)> {
+    if *template != TemplateSpec::Auto {
+        return None;
+    }
+    let words: Vec<_> = hint.iter().map(std::ffi::OsString::from).collect();
+    let text = match hint {
+        [] => return None,
+        [line] => CommandText::Line(line),
+        _ => CommandText::Argv(&words),
+    };
+    let (family, reason) = detect(text, &[]);
+    (family != Family::Base).then_some((family, reason))
+}
+
+fn backend(word: Option<&str>) -> BackendChoice {
+    match word {
+        None | Some("" | "auto") => BackendChoice::Auto,
+        Some(name) => BackendChoice::Named(name.to_owned()),
+    }
+}
+
+fn isolation_class(word: &str) -> Result<IsolationClass> {
+    match word {
+        "namespace" => Ok(IsolationClass::Namespace),
+        "kernel" => Ok(IsolationClass::Kernel),
+        "vm" => Ok(IsolationClass::Vm),
+        _ => Err(Problem::invalid(format!("isolation class `{}` is not known", shown(word)))
+            .with_remedy("use `namespace`, `kernel` or `vm`")),
+    }
+}
+
+fn network(wire: Option<&v1::Network>) -> Result<NetworkPolicy> {
+    let Some(wire) = wire else { return Ok(NetworkPolicy::default()) };
+    Ok(NetworkPolicy::from_flags(wire.profile.as_deref(), wire.mode.as_deref(), &wire.allow)?)
+}
+
+/// The numbers go through the same checks as the words of the command line.
+fn limits(wire: Option<&v1::Limits>) -> Result<Limits> {
+    let mut limits = Limits::default();
+    let Some(wire) = wire else { return Ok(limits) };
+    if let Some(bytes) = wire.memory_bytes {
+        limits.memory_bytes = Asked::by_caller(parse_memory(&bytes.to_string())?);
+    }
+    if let Some(millis) = wire.milli_cpus {
+        let cpus = format!("{}.{:03}", millis / 1000, millis % 1000);
+        limits.cpu_millis = Asked::by_caller(parse_cpus(&cpus)?);
+    }
+    if let Some(pids) = wire.pids {
+        limits.pids = Asked::by_caller(parse_pids(&pids.to_string())?);
+    }
+    match wire.disk_bytes {
+        Some(bytes) => Ok(limits.with_disk(parse_disk(&bytes.to_string())?)),
+        None => Ok(limits),
+    }
+}
+
+fn workspace(wire: &v1::Workspace) -> Result<WorkspaceRequest> {
+    let spec = WorkspaceSpec::parse(OsStr::new(&wire.path), wire.mode.as_deref())?;
+    if !spec.source.is_absolute() {
+        return Err(Problem::invalid("the workspace's path is relative")
+            .with_remedy("give the absolute path of a directory of the server's host"));
+    }
+    Ok(WorkspaceRequest { path: spec.source, mode: spec.mode })
+}
+
+fn mounts(entries: &[String]) -> Result<Vec<MountSpec>> {
+    Ok(entries
+        .iter()
+        .map(|entry| MountSpec::parse(OsStr::new(entry)))
+        .collect::<std::result::Result<_, _>>()?)
+}
+
+pub(super) fn environment(entries: &BTreeMap<String, String>) -> Result<Environment> {
+    let mut environment = Environment::new();
+    for (name, value) in entries {
+        environment.set(name, value)?;
+    }
+    Ok(environment)
+}
+
+fn programs(names: &[String]) -> Result<Option<Programs>> {
+    if names.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(Programs::parse(&names.join(","))?))
+}
+
+fn texts(
+    what: &str,
+    entries: &BTreeMap<String, String>,
+    longest: usize,
+) -> Result<BTreeMap<String, String>> {
+    let refuse = |key: &str, reason: &str| {
+        Problem::invalid(format!("{what} `{}` {reason}", shown(key)))
+            .with_remedy("use short keys and values without control characters")
+    };
+    if entries.len() > MAX_ENTRIES {
+        return Err(Problem::invalid(format!("more than {MAX_ENTRIES} entries of kind `{what}`")));
+    }
+    for (key, value) in entries {
+        if key.is_empty() || key.len() > MAX_LABEL || value.len() > longest {
+            return Err(refuse(key, "is empty or too long"));
+        }
+        if key.contains(char::is_control) || value.contains(['\0', '\x1b']) {
+            return Err(refuse(key, "contains a control character"));
+        }
+    }
+    Ok(entries.clone())
+}

@@ -1,0 +1,38 @@
+//! The server's abilities in this very process: the same services, over a connection that never leaves it.
+
+use std::sync::Arc;
+
+use belljar_engine::Engine;
+use hyper_util::rt::TokioIo;
+use hyper_util::server::graceful::GracefulShutdown;
+use tonic::transport::{Channel, Endpoint};
+use tower::service_fn;
+
+use crate::api::Api;
+use crate::listen::Serving;
+use crate::peer::Peer;
+use crate::router::router;
+use crate::status::Status;
+use crate::token::Tokens;
+
+/// Bytes on their way between both ends.
+const PIPE: usize = 256 << 10;
+
+/// A channel to the engine. Nothing listens anywhere; the caller is the operator.
+#[must_use]
+pub fn embedded(engine: Engine) -> Channel {
+    let status = Arc::new(Status::new(vec!["embedded".to_owned()], false, false));
+    let api = Api::new(engine, Arc::clone(&status));
+    let serving = Serving::new(router(&api, Arc::new(Tokens::default())), status);
+    // Never connected to: the connector below ignores it.
+    let endpoint = Endpoint::from_static("http://embedded.invalid");
+    endpoint.connect_with_connector_lazy(service_fn(move |_| {
+        let serving = serving.clone();
+        async move {
+            let (near, far) = tokio::io::duplex(PIPE);
+            let watcher = GracefulShutdown::new().watcher();
+            tokio::spawn(serving.connection(far, Peer::Embedded, watcher));
+            Ok::<_, std::convert::Infallible>(TokioIo::new(near))
+        }
+    }))
+}

@@ -1,0 +1,171 @@
+//! The services, method by method.
+
+use belljar_api::v1;
+use futures_util::StreamExt;
+use tonic::service::{Routes, RoutesBuilder};
+use tonic::{Request, Response, Status};
+
+use super::{Outgoing, Services, answer, answers, call_of, first, rest};
+use crate::api::Api;
+
+/// The largest message that is taken: files travel in pieces, so none needs to be larger.
+const MAX_MESSAGE: usize = 32 << 20;
+
+pub(crate) fn routes(api: &Api) -> Routes {
+    use v1::{
+        files_server::FilesServer, policies_server::PoliciesServer,
+        processes_server::ProcessesServer, sandboxes_server::SandboxesServer,
+        system_server::SystemServer, templates_server::TemplatesServer,
+    };
+    let services = || Services(api.clone());
+    let mut routes = RoutesBuilder::default();
+    routes
+        .add_service(SandboxesServer::new(services()).max_decoding_message_size(MAX_MESSAGE))
+        .add_service(ProcessesServer::new(services()).max_decoding_message_size(MAX_MESSAGE))
+        .add_service(FilesServer::new(services()).max_decoding_message_size(MAX_MESSAGE))
+        .add_service(TemplatesServer::new(services()))
+        .add_service(PoliciesServer::new(services()))
+        .add_service(SystemServer::new(services()));
+    routes.routes()
+}
+
+/// Implements a service whose methods have the names of the [`Api`]'s.
+macro_rules! service {
+    (
+        $service:path {
+            $(one $one:ident($one_request:ident) -> $one_answer:ident;)*
+            $(many $many:ident($many_request:ident) -> $many_answer:ident as $stream:ident;)*
+        }
+        $($by_hand:item)*
+    ) => {
+        #[tonic::async_trait]
+        impl $service for Services {
+            $(
+                async fn $one(
+                    &self,
+                    request: Request<v1::$one_request>,
+                ) -> Result<Response<v1::$one_answer>, Status> {
+                    let call = call_of(&request)?;
+                    let result = self.0.$one(&call, request.into_inner()).await;
+                    answer(&call, result)
+                }
+            )*
+            $(
+                async fn $many(
+                    &self,
+                    request: Request<v1::$many_request>,
+                ) -> Result<Response<Outgoing<v1::$many_answer>>, Status> {
+                    let call = call_of(&request)?;
+                    let result = self.0.$many(&call, request.into_inner()).await;
+                    answers(call, result)
+                }
+            )*
+            $($by_hand)*
+        }
+    };
+}
+
+service! {
+    v1::sandboxes_server::Sandboxes {
+        one create_sandbox(CreateSandboxRequest) -> Sandbox;
+        one get_sandbox(GetSandboxRequest) -> Sandbox;
+        one list_sandboxes(ListSandboxesRequest) -> ListSandboxesResponse;
+        one destroy_sandbox(DestroySandboxRequest) -> DestroySandboxResponse;
+        // one extend_sandbox
+        // one pause_sandbox
+        // one resume_sandbox
+        one explain_sandbox(ExplainSandboxRequest) -> Explanation;
+        one diff_layer(DiffLayerRequest) -> DiffLayerResponse;
+        one apply_layer(ApplyLayerRequest) -> ApplyLayerResponse;
+        one discard_layer(DiscardLayerRequest) -> DiscardLayerResponse;
+        many watch_events(WatchEventsRequest) -> Event as WatchEventsStream;
+    }
+}
+
+service! {
+    v1::processes_server::Processes {
+        one exec(ExecRequest) -> ExecResponse;
+        one start_process(StartProcessRequest) -> Process;
+        one get_process(GetProcessRequest) -> Process;
+        one list_processes(ListProcessesRequest) -> ListProcessesResponse;
+        one wait_process(WaitProcessRequest) -> Process;
+        one cancel_process(CancelProcessRequest) -> Process;
+        one signal_process(SignalProcessRequest) -> SignalProcessResponse;
+        one resize_terminal(ResizeTerminalRequest) -> ResizeTerminalResponse;
+        many run(RunRequest) -> RunResponse as RunStream;
+        many exec_stream(ExecStreamRequest) -> ProcessOutput as ExecStreamStream;
+        many follow_log(FollowLogRequest) -> ProcessOutput as FollowLogStream;
+    }
+
+    async fn write_input(
+        &self,
+        request: Request<tonic::Streaming<v1::WriteInputRequest>>,
+    ) -> Result<Response<v1::WriteInputResponse>, Status> {
+        let call = call_of(&request)?;
+        let mut messages = request.into_inner();
+        let head = first(&mut messages).await?;
+        answer(&call, self.0.write_input(&call, head, rest(messages)).await)
+    }
+}
+
+service! {
+    v1::files_server::Files {
+        one stat_file(StatFileRequest) -> FileInfo;
+        one list_files(ListFilesRequest) -> ListFilesResponse;
+        one make_directory(MakeDirectoryRequest) -> FileInfo;
+        one move_file(MoveFileRequest) -> FileInfo;
+        // one copy_file
+        one remove_file(RemoveFileRequest) -> RemoveFileResponse;
+        one change_mode(ChangeModeRequest) -> FileInfo;
+        many read_file(ReadFileRequest) -> FileChunk as ReadFileStream;
+        many watch_files(WatchFilesRequest) -> FileEvent as WatchFilesStream;
+        // many search_files
+        // many read_archive
+    }
+
+    async fn write_file(
+        &self,
+        request: Request<tonic::Streaming<v1::WriteFileRequest>>,
+    ) -> Result<Response<v1::FileInfo>, Status> {
+        let call = call_of(&request)?;
+        let mut messages = request.into_inner();
+        let head = first(&mut messages).await?;
+        let pieces = rest(messages).map(|message| message.map(|message| message.data));
+        answer(&call, self.0.write_file(&call, head, pieces).await)
+    }
+}
+
+service! {
+    v1::templates_server::Templates {
+        one list_templates(ListTemplatesRequest) -> ListTemplatesResponse;
+    }
+}
+
+service! {
+    v1::policies_server::Policies {
+        one list_profiles(ListProfilesRequest) -> ListProfilesResponse;
+    }
+}
+
+service! {
+    v1::system_server::System {
+        one get_server(GetServerRequest) -> Server;
+        one stop_server(StopServerRequest) -> StopServerResponse;
+        one get_caller(GetCallerRequest) -> Caller;
+        one probe_backends(ProbeBackendsRequest) -> ProbeBackendsResponse;
+        // one find_leaks
+        // one create_key
+        // one list_keys
+        // one revoke_key
+        // one create_tenant
+        // one get_tenant
+        // one list_tenants
+        // one set_quotas
+        // one remove_tenant
+        // one issue_token
+        // one create_webhook
+        // one list_webhooks
+        // one remove_webhook
+        // many query_audit
+    }
+}

@@ -1,0 +1,159 @@
+//! Accepts connections and speaks HTTP/1.1 and HTTP/2 on each, with or without TLS.
+//!
+//! Whatever protocol a client begins with is recognised by its first bytes. Everything is bounded: connections,
+//! headers, streams, and the time a client may take.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
+use tower::ServiceExt;
+
+use crate::peer::Peer;
+use crate::status::Status;
+
+/// Connections at once; more wait in the kernel's queue.
+const MAX_CONNECTIONS: usize = 20_000;
+
+/// A client that connects and says nothing, or not all of its request's head, is let go after this time.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
+const TLS_TIMEOUT: Duration = Duration::from_secs(10);
+
+const MAX_HEADERS: usize = 100;
+const MAX_HEAD: usize = 64 << 10;
+const MAX_HEADER_LIST: u32 = 32 << 10;
+const MAX_STREAMS: u32 = 256;
+
+/// A dead client is noticed after about a minute.
+const KEEP_ALIVE: Duration = Duration::from_secs(30);
+const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// After an error that is not the connection's own, such as too many open files.
+const BREATHER: Duration = Duration::from_millis(50);
+
+/// What every connection is served with.
+#[derive(Clone)]
+pub(crate) struct Serving {
+    router: Router,
+    builder: Arc<Builder<TokioExecutor>>,
+    status: Arc<Status>,
+    places: Arc<Semaphore>,
+}
+
+impl Serving {
+    pub(crate) fn new(router: Router, status: Arc<Status>) -> Self {
+        let mut builder = Builder::new(TokioExecutor::new());
+        builder
+            .http1()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD_TIMEOUT)
+            .max_headers(MAX_HEADERS)
+            .max_buf_size(MAX_HEAD)
+            .http2()
+            .timer(TokioTimer::new())
+            .keep_alive_interval(KEEP_ALIVE)
+            .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
+            .max_concurrent_streams(MAX_STREAMS)
+            .max_header_list_size(MAX_HEADER_LIST)
+            .adaptive_window(true);
+        let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        Self { router, builder: Arc::new(builder), status, places }
+    }
+
+    pub(crate) async fn tcp(
+        self,
+        listener: TcpListener,
+        tls: Option<TlsAcceptor>,
+        graceful: Arc<GracefulShutdown>,
+    ) {
+        loop {
+            let place = Arc::clone(&self.places).acquire_owned().await;
+            let (stream, address) = match listener.accept().await {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    tracing::warn!(%error, "a connection was not accepted");
+                    tokio::time::sleep(BREATHER).await;
+                    continue;
+                }
+            };
+            let Ok(local) = stream.local_addr() else { continue };
+            // Small answers must not wait for more to come.
+            let _ = stream.set_nodelay(true);
+            let (serving, tls, watcher) = (self.clone(), tls.clone(), graceful.watcher());
+            tokio::spawn(async move {
+                let _place = place;
+                let peer = Peer::tcp(address, local);
+                match tls {
+                    None => serving.connection(stream, peer, watcher).await,
+                    Some(tls) => {
+                        match tokio::time::timeout(TLS_TIMEOUT, tls.accept(stream)).await {
+                            Ok(Ok(stream)) => serving.connection(stream, peer, watcher).await,
+                            Ok(Err(error)) => tracing::debug!(%error, %address, "no TLS"),
+                            Err(_) => tracing::debug!(%address, "TLS took too long"),
+                        }
+                    }
+                }
+            });
+        }
+    }
+
+    pub(crate) async fn unix(self, listener: UnixListener, graceful: Arc<GracefulShutdown>) {
+        loop {
+            let place = Arc::clone(&self.places).acquire_owned().await;
+            let stream = match listener.accept().await {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    tracing::warn!(%error, "a connection was not accepted");
+                    tokio::time::sleep(BREATHER).await;
+                    continue;
+                }
+            };
+            let Ok(credentials) = stream.peer_cred() else { continue };
+            let peer = Peer::Socket { uid: credentials.uid() };
+            let (serving, watcher) = (self.clone(), graceful.watcher());
+            tokio::spawn(async move {
+                let _place = place;
+                serving.connection(stream, peer, watcher).await;
+            });
+        }
+    }
+
+    /// Serves one connection to its end.
+    pub(crate) async fn connection(
+        self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        peer: Peer,
+        watcher: Watcher,
+    ) {
+        let _counted = self.status.connection();
+        let (router, status) = (self.router, self.status);
+        let service = service_fn(move |mut request: hyper::Request<Incoming>| {
+            let (router, counted) = (router.clone(), status.request());
+            request.extensions_mut().insert(peer);
+            async move {
+                let response = router.oneshot(request.map(Body::new)).await;
+                // Under way until the last byte of the answer has gone.
+                let response = response.map(|response| {
+                    response.map(|body| Body::new(crate::body::Guarded::new(body, counted)))
+                });
+                Ok::<_, Infallible>(response.unwrap_or_else(|never| match never {}))
+            }
+        });
+        let connection =
+            self.builder.serve_connection_with_upgrades(TokioIo::new(stream), service).into_owned();
+        if let Err(error) = watcher.watch(connection).await {
+            tracing::debug!(%error, ?peer, "a connection ended badly");
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! All routes of the server, behind one gate.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::response::Response;
+use axum::routing::get;
+use belljar_codes::Code;
+use tonic_web::GrpcWebLayer;
+
+use crate::api::Api;
+use crate::authenticate::{Gate, authenticate};
+use crate::problem::Problem;
+use crate::respond;
+use crate::token::Tokens;
+use crate::{grpc, rest};
+
+pub(crate) fn router(api: &Api, tokens: Arc<Tokens>) -> Router {
+    let gate = Gate { engine: api.unscoped().clone(), tokens };
+    let grpc = grpc::routes(api).prepare().into_axum_router().layer(GrpcWebLayer::new());
+    Router::new()
+        .route("/healthz", get(|| async { "ok\n" }))
+        .merge(rest::router(api))
+        .merge(grpc.fallback(nothing))
+        .layer(axum::middleware::from_fn_with_state(gate, authenticate))
+}
+
+async fn nothing(request: axum::extract::Request) -> Response {
+    let path = belljar_policy::shown(request.uri().path());
+    let problem = Problem::new(Code::RouteNotFound, format!("there is nothing at `{path}`"))
+        .with_remedy("see /openapi.json");
+    let request_id = respond::request_id(request.headers());
+    respond::problem(&problem, &request_id, respond::is_grpc(request.headers()))
+}

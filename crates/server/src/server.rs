@@ -1,0 +1,221 @@
+//! A server on one state directory: binds, says where, serves, drains, ends.
+
+use std::fs::{File, OpenOptions};
+use std::net::SocketAddr;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use belljar_codes::Code;
+use belljar_engine::Engine;
+use hyper_util::server::graceful::GracefulShutdown;
+use rustix::fs::{FlockOperation, flock};
+use tokio::net::{TcpListener, UnixListener};
+
+use crate::api::Api;
+use crate::listen::Serving;
+use crate::problem::{Problem, Result};
+use crate::router::router;
+use crate::status::Status;
+use crate::tls::Tls;
+use crate::token::Tokens;
+
+/// Requests that are under way when the server is asked to end get this long.
+const DRAIN: Duration = Duration::from_secs(10);
+
+/// How often an automatic server looks whether anybody still needs it.
+const LOOK_AROUND: Duration = Duration::from_millis(500);
+
+/// Where and how to serve.
+#[derive(Debug)]
+pub struct Options {
+    pub listen: Vec<SocketAddr>,
+    /// `None`: [`socket_path`] of the state directory.
+    pub socket: Option<PathBuf>,
+    pub tls: Option<Tls>,
+    /// Ends by itself after [`Options::idle`] without requests and without sandboxes.
+    pub automatic: bool,
+    pub idle: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            listen: Vec::new(),
+            socket: None,
+            tls: None,
+            automatic: false,
+            idle: Duration::from_secs(60),
+        }
+    }
+}
+
+/// Where the server of a state directory listens.
+#[must_use]
+pub fn socket_path(state_dir: &Path) -> PathBuf {
+    state_dir.join("server.sock")
+}
+
+/// The right to serve a state directory. Taken before the engine is opened, so that a second server touches nothing.
+#[derive(Debug)]
+pub struct Claim {
+    _lock: File,
+    state_dir: PathBuf,
+}
+
+impl Claim {
+    /// # Errors
+    /// `server-running` where another server has it.
+    pub fn take(state_dir: &Path) -> Result<Self> {
+        let path = state_dir.join("server.lock");
+        let failed = |error: &dyn std::error::Error| {
+            Problem::new(Code::StateFailed, format!("lock `{}`", path.display())).caused_by(error)
+        };
+        std::fs::create_dir_all(state_dir).map_err(|error| failed(&error))?;
+        let lock = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(0o600)
+            .open(&path)
+            .map_err(|error| failed(&error))?;
+        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Self { _lock: lock, state_dir: state_dir.to_owned() }),
+            Err(rustix::io::Errno::WOULDBLOCK) => Err(Problem::new(
+                Code::ServerRunning,
+                format!("another server serves `{}`", state_dir.display()),
+            )
+            .with_remedy(
+                "use that one, stop it with `belljar server stop`, or give another --state-dir",
+            )),
+            Err(error) => Err(failed(&error)),
+        }
+    }
+}
+
+/// Serves until it is asked to end. `ready` is called once clients can connect.
+///
+/// # Errors
+/// Where an address cannot be bound or keys are missing for it.
+pub async fn serve(
+    claim: Claim,
+    engine: Engine,
+    options: Options,
+    ready: impl FnOnce(&Status),
+) -> Result<()> {
+    let socket = options.socket.clone().unwrap_or_else(|| socket_path(&claim.state_dir));
+    refuse_open_doors(&engine, &options).await?;
+    let mut listeners = Vec::new();
+    for address in &options.listen {
+        listeners.push(bind(*address).await?);
+    }
+    let unix = bind_socket(&socket)?;
+    let status = Arc::new(Status::new(
+        addresses(&listeners, &socket, options.tls.is_some()),
+        options.automatic,
+        options.tls.is_some(),
+    ));
+    let api = Api::new(engine.clone(), Arc::clone(&status));
+    let tokens = Arc::new(Tokens::default());
+    let serving = Serving::new(router(&api, tokens), Arc::clone(&status));
+    let graceful = Arc::new(GracefulShutdown::new());
+    let acceptor = options.tls.as_ref().map(Tls::acceptor).transpose()?;
+    let mut tasks = tokio::task::JoinSet::new();
+    for listener in listeners {
+        tasks.spawn(serving.clone().tcp(listener, acceptor.clone(), Arc::clone(&graceful)));
+    }
+    tasks.spawn(serving.clone().unix(unix, Arc::clone(&graceful)));
+    drop(serving);
+    ready(&status);
+
+    tokio::select! {
+        () = status.stopped() => {}
+        () = terminated() => status.stop(),
+        () = unneeded(&engine, &status, options.idle), if options.automatic => status.stop(),
+    }
+    // No new connections from here on; a client that comes now finds no socket and starts another server.
+    let _ = std::fs::remove_file(&socket);
+    tasks.shutdown().await;
+    let graceful = Arc::into_inner(graceful);
+    if let Some(graceful) = graceful
+        && tokio::time::timeout(DRAIN, graceful.shutdown()).await.is_err()
+    {
+        tracing::info!("requests that were still under way were cut off");
+    }
+    engine.close().await;
+    Ok(())
+}
+
+/// Beyond this machine nobody is served without a key.
+async fn refuse_open_doors(_engine: &Engine, options: &Options) -> Result<()> {
+    let outside = options.listen.iter().find(|address| !address.ip().is_loopback());
+    let Some(address) = outside else { return Ok(()) };
+    Err(Problem::new(
+        Code::ConflictingOptions,
+        format!("{address} can be reached from other machines, and there is no API key"),
+    )
+    .with_remedy(
+        "make a key with `belljar keys create`, give `--api-key-file`, or listen on 127.0.0.1",
+    ))
+}
+
+async fn bind(address: SocketAddr) -> Result<TcpListener> {
+    TcpListener::bind(address).await.map_err(|error| {
+        Problem::new(Code::HostExhausted, format!("cannot listen on {address}"))
+            .caused_by(&error)
+            .with_remedy("choose another address with `--listen`")
+    })
+}
+
+/// Binds under another name first: whoever finds the socket can connect to it.
+fn bind_socket(path: &Path) -> Result<UnixListener> {
+    let failed = |error: &std::io::Error| {
+        Problem::new(Code::StateFailed, format!("cannot listen on `{}`", path.display()))
+            .caused_by(error)
+            .with_remedy("choose another path with `--socket`")
+    };
+    let fresh = path.with_extension("new");
+    let _ = std::fs::remove_file(&fresh);
+    let listener = UnixListener::bind(&fresh).map_err(|error| failed(&error))?;
+    std::fs::set_permissions(&fresh, std::fs::Permissions::from_mode(0o600))
+        .and_then(|()| std::fs::rename(&fresh, path))
+        .map_err(|error| failed(&error))?;
+    Ok(listener)
+}
+
+fn addresses(listeners: &[TcpListener], socket: &Path, tls: bool) -> Vec<String> {
+    let scheme = if tls { "https" } else { "http" };
+    let tcp = listeners.iter().filter_map(|listener| listener.local_addr().ok());
+    tcp.map(|address| format!("{scheme}://{address}"))
+        .chain([format!("unix:{}", socket.display())])
+        .collect()
+}
+
+async fn terminated() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (Ok(mut terminate), Ok(mut interrupt)) =
+        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
+    else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+}
+
+/// Returns once there has been no request, and no sandbox, for the given time.
+async fn unneeded(engine: &Engine, status: &Status, idle: Duration) {
+    let mut quiet_since = tokio::time::Instant::now();
+    loop {
+        tokio::time::sleep(LOOK_AROUND.min(idle)).await;
+        let needed = status.requests() > 0
+            || engine.list(&Default::default()).await.map_or(true, |page| !page.items.is_empty());
+        if needed {
+            quiet_since = tokio::time::Instant::now();
+        } else if quiet_since.elapsed() >= idle {
+            return;
+        }
+    }
+}
