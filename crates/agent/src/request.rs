@@ -97,6 +97,7 @@ impl Agent {
             | Body::Move(_)
             | Body::Remove(_)
             | Body::ChangeMode(_)
+            | Body::MakeLink(_)
             | Body::Watch(_) => {
                 self.open_stream(connection, stream)?;
                 self.follow_layer()?;

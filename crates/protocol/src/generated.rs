@@ -6,7 +6,7 @@ pub struct Frame {
     pub stream: u64,
     #[prost(
         oneof = "frame::Body",
-        tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 50"
+        tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 50"
     )]
     pub body: ::core::option::Option<frame::Body>,
 }
@@ -93,6 +93,8 @@ pub mod frame {
         Watch(super::Watch),
         #[prost(message, tag = "42")]
         Change(super::Change),
+        #[prost(message, tag = "43")]
+        MakeLink(super::MakeLink),
         /// Reported by the agent without being asked (stream 0)
         #[prost(message, tag = "50")]
         Event(super::Event),
@@ -563,7 +565,7 @@ pub struct ReadFile {
     pub path: ::prost::alloc::vec::Vec<u8>,
     #[prost(uint64, tag = "2")]
     pub offset: u64,
-    /// 0: to the end
+    /// 0: to the end, as it is when the file is opened
     #[prost(uint64, tag = "3")]
     pub length: u64,
     #[prost(enumeration = "Root", tag = "4")]
@@ -726,6 +728,14 @@ pub struct ChangeMode {
     pub path: ::prost::alloc::vec::Vec<u8>,
     #[prost(uint32, tag = "2")]
     pub permissions: u32,
+}
+/// A symbolic link. Where it leads is not looked at.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct MakeLink {
+    #[prost(bytes = "vec", tag = "1")]
+    pub path: ::prost::alloc::vec::Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    pub target: ::prost::alloc::vec::Vec<u8>,
 }
 /// Answered by Done when the watch is in place, then Change frames until the host sends Cancel on this stream.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

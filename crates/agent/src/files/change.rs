@@ -4,10 +4,10 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 
 use belljar_protocol::MAX_CHUNK;
-use belljar_protocol::v1::{ChangeMode, MakeDirectory, Move, Remove};
+use belljar_protocol::v1::{ChangeMode, MakeDirectory, MakeLink, Move, Remove};
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, RawDir, RenameFlags, chmod, mkdir, renameat_with, stat,
-    unlinkat,
+    symlink, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -106,6 +106,11 @@ pub(super) fn change_mode(request: &ChangeMode) -> Result {
     let mode = Mode::from_raw_mode(request.permissions & 0o7777);
     chmod(request.path.as_slice(), mode)
         .map_err(|errno| Problem::file("chmod", &request.path, errno))
+}
+
+pub(super) fn make_link(request: &MakeLink) -> Result {
+    symlink(request.target.as_slice(), request.path.as_slice())
+        .map_err(|errno| Problem::file("link", &request.path, errno))
 }
 
 pub(super) fn remove(request: &Remove) -> Result {

@@ -23,9 +23,12 @@ pub(super) fn read(channel: &mut Channel<'_>, request: &ReadFile) -> Result<Body
 /// Sends the asked-for range of an open file.
 pub(super) fn send(channel: &mut Channel<'_>, file: &OwnedFd, request: &ReadFile) -> Result<Body> {
     let path = request.path.as_slice();
-    require_regular(file, path)?;
+    let size = require_regular(file, path)?;
     let end = match request.length {
-        0 => u64::MAX,
+        // Files of the kernel have contents but no size.
+        0 if size == 0 => u64::MAX,
+        // A file that grows as fast as it is read has an end all the same.
+        0 => size.max(request.offset),
         length => request.offset.saturating_add(length),
     };
     let mut offset = request.offset;

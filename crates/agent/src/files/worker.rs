@@ -70,6 +70,7 @@ fn perform(channel: &mut Channel<'_>, context: &Context<'_>, request: Body) -> R
         Body::Move(request) => change::move_file(&request).map(done),
         Body::Remove(request) => change::remove(&request).map(done),
         Body::ChangeMode(request) => change::change_mode(&request).map(done),
+        Body::MakeLink(request) => change::make_link(&request).map(done),
         Body::Watch(request) => watch::watch(channel, &request),
         _ => Err(Problem::new("unknown-request", "")),
     }

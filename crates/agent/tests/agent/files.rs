@@ -2,8 +2,8 @@
 
 use belljar_protocol::v1::{
     Acknowledge, Cancel, Change, ChangeMode, Configure, Data, Done, Failure, Kind, List,
-    MakeDirectory, Metadata, Move, ReadFile, Remove, Root, Stat, Watch, WriteFile, change::What,
-    frame::Body, write_file::Mode,
+    MakeDirectory, MakeLink, Metadata, Move, ReadFile, Remove, Root, Stat, Watch, WriteFile,
+    change::What, frame::Body, write_file::Mode,
 };
 
 use crate::host::{Agent, Host, WINDOW, configuration};
@@ -235,6 +235,13 @@ fn changes_the_tree() {
     let chmod = ChangeMode { path: b"a/h".to_vec(), permissions: 0o4711 };
     assert_eq!(host.change(Body::ChangeMode(chmod)), Ok(()));
     assert_eq!(host.stat("a/h", true, Root::Sandbox).unwrap().mode, 0o4711);
+    let link = |path: &str, target: &str| {
+        Body::MakeLink(MakeLink { path: path.into(), target: target.into() })
+    };
+    assert_eq!(host.change(link("a/l", "/nowhere")), Ok(()));
+    assert_eq!(std::fs::read_link(agent.path("a/l")).unwrap().to_str(), Some("/nowhere"));
+    assert_eq!(host.change(link("a/l", "h")), Err("exists".into()));
+    assert_eq!(host.change(link("missing/l", "h")), Err("not-found".into()));
     let remove = |path: &str, recursive| Body::Remove(Remove { path: path.into(), recursive });
     assert_eq!(host.change(remove("a", false)), Err("not-empty".into()));
     assert_eq!(host.change(remove("a", true)), Ok(()));
