@@ -270,7 +270,7 @@ impl Engine {
     pub async fn files(&self, id: &SandboxId) -> Result<Files> {
         self.visible(id).await?;
         let live = self.inner.live(id).await?;
-        Ok(Files::new(live.connection(&self.inner).await?))
+        Ok(Files::new(live.connection(&self.inner).await?, &self.inner.directory.trash()))
     }
 
     /// Files in `/output` that are new or changed since the given time.

@@ -62,8 +62,9 @@ pub use error::{Error, Result};
 pub use events::{Event, EventKind, Events};
 pub use explain::Explanation;
 pub use files::{
-    FileInfo, FileKind, FileReader, FileWatch, FileWriter, Files, ListOptions, Listing, WatchEvent,
-    WriteMode, WriteOptions,
+    ArchiveFormat, ArchiveReader, CopyOptions, CopyReport, ExtractLimits, ExtractReport, FileInfo,
+    FileKind, FileReader, FileWatch, FileWriter, Files, ListOptions, Listing, Search, SearchHit,
+    SearchRequest, WatchEvent, WriteMode, WriteOptions,
 };
 pub use layer::{LayerChange, LayerChangeKind};
 pub use leaks::LeakReport;

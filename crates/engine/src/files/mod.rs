@@ -1,7 +1,17 @@
 //! Files of a sandbox. Everything is done by the agent, inside, with the workload's own identity: the host never follows
 //! a path that the sandbox controls.
+//!
+//! Simple requests are here, one agent request each. Contents ([`FileReader`], [`FileWriter`]), copies, searches and
+//! archives are composed of them: in constant memory whatever the sizes, and each can be given up at any point.
 
+mod archive;
+mod copy;
+mod extract;
+mod modes;
+mod partial;
+mod search;
 mod transfer;
+mod walk;
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -13,6 +23,10 @@ use belljar_codes::Code;
 use belljar_protocol::v1::frame::Body;
 use belljar_protocol::v1::{self, Root};
 
+pub use archive::{ArchiveFormat, ArchiveReader};
+pub use copy::{CopyOptions, CopyReport};
+pub use extract::{ExtractLimits, ExtractReport};
+pub use search::{Search, SearchHit, SearchRequest};
 pub use transfer::{FileReader, FileWatch, FileWriter, WatchEvent};
 
 use crate::agent::{AgentError, Connection};
@@ -23,6 +37,8 @@ use crate::{Error, Result};
 #[derive(Clone, Debug)]
 pub struct Files {
     connection: Arc<Connection>,
+    /// Where an archive that has to be looked at from its end is kept meanwhile, in a file without a name.
+    spool: Arc<Path>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -92,10 +108,15 @@ pub struct ListOptions {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WriteMode {
+    /// Over what is there, in place.
     #[default]
     Truncate,
     Append,
+    /// Fails if there is something already. Given up, it leaves nothing.
     CreateNew,
+    /// Beside what is there, and into its place when finished: readers see the old contents or the new, never half.
+    /// Given up, it changes nothing.
+    Replace,
 }
 
 /// How to write a file.
@@ -105,11 +126,13 @@ pub struct WriteOptions {
     /// `None`: 0644.
     pub permissions: Option<u32>,
     pub make_parents: bool,
+    /// The most bytes that may be written; more is refused (`request-too-large`).
+    pub limit: Option<u64>,
 }
 
 impl Files {
-    pub(crate) fn new(connection: Arc<Connection>) -> Self {
-        Self { connection }
+    pub(crate) fn new(connection: Arc<Connection>, spool: &Path) -> Self {
+        Self { connection, spool: spool.into() }
     }
 
     pub async fn stat(&self, path: &Path, follow: bool) -> Result<FileInfo> {
@@ -147,8 +170,24 @@ impl Files {
     }
 
     pub async fn make_directory(&self, path: &Path, parents: bool) -> Result<()> {
-        let request = v1::MakeDirectory { path: bytes(path)?, parents, permissions: 0 };
+        self.make_directory_with(path, parents, 0).await
+    }
+
+    /// With exactly these permissions, or the usual ones where they are zero.
+    async fn make_directory_with(
+        &self,
+        path: &Path,
+        parents: bool,
+        permissions: u32,
+    ) -> Result<()> {
+        let request = v1::MakeDirectory { path: bytes(path)?, parents, permissions };
         self.ask(Body::MakeDirectory(request), "make").await.map(drop)
+    }
+
+    /// Makes a symbolic link at `path`; nothing looks where it leads.
+    pub async fn make_link(&self, path: &Path, target: &Path) -> Result<()> {
+        let request = v1::MakeLink { path: bytes(path)?, target: bytes(target)? };
+        self.ask(Body::MakeLink(request), "link").await.map(drop)
     }
 
     /// `replace`: whether something that is there already goes.
@@ -167,7 +206,8 @@ impl Files {
         self.ask(Body::ChangeMode(request), "change the mode of").await.map(drop)
     }
 
-    /// Reads a file, or a part of it, in pieces.
+    /// Reads a file, or a part of it, in pieces. Without a length to where the file ends now: what is added meanwhile is
+    /// not read, and a file that becomes shorter ends earlier. Only regular files are read, never a pipe or a device.
     pub async fn read(&self, path: &Path, offset: u64, length: Option<u64>) -> Result<FileReader> {
         self.read_in(Root::Sandbox, bytes(path)?, offset, length)
     }
@@ -189,23 +229,12 @@ impl Files {
         }
         let request = v1::ReadFile { path, offset, length: length.unwrap_or(0), root: root as i32 };
         let stream = self.connection.request(Body::ReadFile(request))?;
-        Ok(FileReader::new(stream))
+        Ok(FileReader::new(stream, length))
     }
 
-    /// Writes a file in pieces.
+    /// Writes a file in pieces. A refusal by the sandbox shows with the first write or at the end.
     pub async fn write(&self, path: &Path, options: WriteOptions) -> Result<FileWriter> {
-        let mode = match options.mode {
-            WriteMode::Truncate => v1::write_file::Mode::Truncate,
-            WriteMode::Append => v1::write_file::Mode::Append,
-            WriteMode::CreateNew => v1::write_file::Mode::CreateNew,
-        };
-        let request = v1::WriteFile {
-            path: bytes(path)?,
-            mode: mode as i32,
-            permissions: options.permissions.unwrap_or(0),
-            make_parents: options.make_parents,
-        };
-        Ok(FileWriter::new(self.connection.request(Body::WriteFile(request))?))
+        FileWriter::open(&self.connection, path, options)
     }
 
     /// Watches a file or directory for changes.

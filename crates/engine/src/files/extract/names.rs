@@ -1,0 +1,274 @@
+//! Which names an archive may have.
+//!
+//! Remembers every name by a digest, so that memory depends on the number of entries and not on what they are called.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+
+use sha2::{Digest, Sha256};
+
+/// Directories in each other.
+const DEEPEST: usize = 128;
+
+/// What file systems take as one name.
+const LONGEST_COMPONENT: usize = 255;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum EntryKind {
+    File,
+    Directory,
+    Link,
+}
+
+#[derive(Debug)]
+pub(super) struct Names {
+    known: HashMap<Key, EntryKind>,
+    /// Links, without regard to case.
+    folded_links: HashSet<Key>,
+    longest: usize,
+}
+
+type Key = [u8; 16];
+
+/// A name that may be extracted.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Admitted {
+    /// Components without separators; none for the target itself.
+    pub(super) components: Vec<Vec<u8>>,
+    /// Directories above it that no entry has named so far, and the entry itself.
+    pub(super) new: usize,
+}
+
+impl Admitted {
+    pub(super) fn path(&self) -> PathBuf {
+        joined(&self.components)
+    }
+}
+
+impl Names {
+    pub(super) fn new(longest: usize) -> Self {
+        Self { known: HashMap::new(), folded_links: HashSet::new(), longest }
+    }
+
+    /// Admits an entry's name, or says why not.
+    pub(super) fn admit(&mut self, name: &[u8], kind: EntryKind) -> Result<Admitted, &'static str> {
+        let components = components(name, self.longest)?;
+        if components.is_empty() && kind != EntryKind::Directory {
+            return Err("has no name");
+        }
+        let mut new = 0;
+        for length in 1..components.len() {
+            let above = components.get(..length).unwrap_or_default();
+            if self.folded_links.contains(&folded_key(above)) {
+                return Err("leads through a link of the archive");
+            }
+            match self.known.insert(key(above), EntryKind::Directory) {
+                None => new += 1,
+                Some(EntryKind::Directory) => {}
+                Some(EntryKind::File | EntryKind::Link) => {
+                    return Err("is below something that is not a directory");
+                }
+            }
+        }
+        if components.is_empty() {
+            return Ok(Admitted { components, new });
+        }
+        let folded = folded_key(&components);
+        if self.folded_links.contains(&folded) {
+            return Err("has the name of a link of the archive");
+        }
+        match self.known.insert(key(&components), kind) {
+            None => new += 1,
+            Some(EntryKind::Directory) if kind == EntryKind::Directory => {}
+            Some(_) => return Err("occurs twice"),
+        }
+        if kind == EntryKind::Link {
+            self.folded_links.insert(folded);
+        }
+        Ok(Admitted { components, new })
+    }
+
+    /// The path of a file that an earlier entry made.
+    pub(super) fn earlier_file(&self, name: &[u8]) -> Option<PathBuf> {
+        let components = components(name, self.longest).ok()?;
+        let known = self.known.get(&key(&components))?;
+        (*known == EntryKind::File).then(|| joined(&components))
+    }
+}
+
+/// Cuts a name into components, refusing what does not stay below the target.
+fn components(name: &[u8], longest: usize) -> Result<Vec<Vec<u8>>, &'static str> {
+    if name.len() > longest {
+        return Err("has a name that is too long");
+    }
+    if name.contains(&0) {
+        return Err("has a NUL byte in its name");
+    }
+    if name.first() == Some(&b'/') {
+        return Err("has an absolute name");
+    }
+    let mut components = Vec::new();
+    for component in name.split(|&byte| byte == b'/') {
+        match component {
+            b"" | b"." => {}
+            b".." => return Err("has `..` in its name"),
+            _ if component.len() > LONGEST_COMPONENT => return Err("has a name that is too long"),
+            _ => components.push(component.to_vec()),
+        }
+    }
+    match components.len() > DEEPEST {
+        true => Err("is too deep"),
+        false => Ok(components),
+    }
+}
+
+/// Checks where a link leads: up from its own directory at most to the target of the extraction, then only down. A
+/// `..` behind a name is refused, because that name could be another link.
+pub(super) fn check_target(
+    link: &Admitted,
+    target: &[u8],
+    longest: usize,
+) -> Result<(), &'static str> {
+    if target.is_empty() || target.len() > longest || target.contains(&0) {
+        return Err("is a link to nowhere");
+    }
+    if target.first() == Some(&b'/') {
+        return Err("is a link to an absolute path");
+    }
+    let mut above = link.components.len().saturating_sub(1);
+    let mut down = false;
+    for component in target.split(|&byte| byte == b'/') {
+        match component {
+            b"" | b"." => {}
+            b".." if down => return Err("is a link with `..` behind a name"),
+            b".." => {
+                above = above.checked_sub(1).ok_or("is a link that leaves the archive")?;
+            }
+            _ => down = true,
+        }
+    }
+    Ok(())
+}
+
+fn joined(components: &[Vec<u8>]) -> PathBuf {
+    components.iter().map(|component| OsString::from_vec(component.clone())).collect()
+}
+
+fn key(components: &[Vec<u8>]) -> Key {
+    let digest = Sha256::digest(components.join(&b'/'));
+    let mut key = Key::default();
+    key.copy_from_slice(&digest[..16]);
+    key
+}
+
+fn folded_key(components: &[Vec<u8>]) -> Key {
+    let folded: Vec<Vec<u8>> = components
+        .iter()
+        .map(|component| String::from_utf8_lossy(component).to_lowercase().into_bytes())
+        .collect();
+    key(&folded)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::EntryKind::{Directory, File, Link};
+    use super::*;
+
+    #[test]
+    fn names_stay_below() {
+        let long_component = "x".repeat(256);
+        let deep = "d/".repeat(200);
+        let long = "x/".repeat(600);
+        for (name, allowed) in [
+            ("a", true),
+            ("./a/b", true),
+            ("a//b/./c/", true),
+            ("..a", true),
+            ("a..", true),
+            ("...", true),
+            ("a\\..\\b", true),
+            ("", false),
+            ("/", false),
+            ("/a", false),
+            ("..", false),
+            ("../a", false),
+            ("a/..", false),
+            ("a/../b", false),
+            ("./..//a", false),
+            ("a\0b", false),
+            (long_component.as_str(), false),
+            (deep.as_str(), false),
+            (long.as_str(), false),
+        ] {
+            let admitted = Names::new(1024).admit(name.as_bytes(), File);
+            assert_eq!(admitted.is_ok(), allowed, "{name:.30} {admitted:?}");
+        }
+        assert!(Names::new(1024).admit(b"./", Directory).unwrap().components.is_empty());
+    }
+
+    #[test]
+    fn names_are_plain() {
+        let check = |entries: &[(&str, EntryKind)], allowed: bool| {
+            let mut names = Names::new(1024);
+            let (last, first) = entries.split_last().unwrap();
+            for (name, kind) in first {
+                names.admit(name.as_bytes(), *kind).unwrap();
+            }
+            let admitted = names.admit(last.0.as_bytes(), last.1);
+            assert_eq!(admitted.is_ok(), allowed, "{entries:?} {admitted:?}");
+        };
+        check(&[("a", Directory), ("a", Directory)], true);
+        check(&[("a", Directory), ("a/b", File)], true);
+        check(&[("a/b", File), ("a", Directory)], true);
+        check(&[("a", File), ("A", File)], true);
+        check(&[("a", File), ("a", File)], false);
+        check(&[("a", File), ("./a", File)], false);
+        check(&[("a", File), ("a", Directory)], false);
+        check(&[("a/b", File), ("a", File)], false);
+        check(&[("a/b", File), ("a", Link)], false);
+        check(&[("a", File), ("a/b", File)], false);
+        check(&[("a", Link), ("a/b", File)], false);
+        check(&[("a", Link), ("a", File)], false);
+        check(&[("a", Link), ("a", Directory)], false);
+        check(&[("a", Link), ("A/b", File)], false);
+        check(&[("STRASSE", Link), ("strasse/x", File)], false);
+        check(&[("É", Link), ("é/x", File)], false);
+        check(&[("a", Link), ("A", File)], false);
+        check(&[("a", Link), ("ab/c", File)], true);
+    }
+
+    #[test]
+    fn links_stay_inside() {
+        for (name, target, allowed) in [
+            ("a", "b", true),
+            ("a", "./b/c", true),
+            ("x/a", "../b", true),
+            ("x/y/a", "../../b", true),
+            ("x/a", "..", true),
+            ("a", "..", false),
+            ("a", "../b", false),
+            ("x/a", "../../b", false),
+            ("a", "b/../c", false),
+            ("x/a", "b/../../../c", false),
+            ("a", "/etc/passwd", false),
+            ("a", "", false),
+            ("a", "b\0c", false),
+        ] {
+            let admitted = Names::new(1024).admit(name.as_bytes(), Link).unwrap();
+            let checked = check_target(&admitted, target.as_bytes(), 1024);
+            assert_eq!(checked.is_ok(), allowed, "{name} -> {target}");
+        }
+    }
+
+    #[test]
+    fn only_what_came_before_is_linked_to() {
+        let mut names = Names::new(1024);
+        names.admit(b"d/f", File).unwrap();
+        assert_eq!(names.earlier_file(b"./d/f"), Some("d/f".into()));
+        for name in ["d", "f", "/d/f", "d/../d/f", "d/F"] {
+            assert_eq!(names.earlier_file(name.as_bytes()), None, "{name}");
+        }
+    }
+}
