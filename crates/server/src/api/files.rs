@@ -91,6 +91,7 @@ impl Api {
                 mode: convert::write_mode(first.mode),
                 permissions: first.permissions.map(permissions).transpose()?,
                 make_parents: first.make_parents,
+                limit: None,
             };
             let mut writer = files.write(at, options).await?;
             if !first.data.is_empty() {
