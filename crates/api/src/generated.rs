@@ -2707,6 +2707,10 @@ pub struct WatchEventsRequest {
     )]
     #[schema(value_type = Vec<EventKind>)]
     pub kinds: ::prost::alloc::vec::Vec<i32>,
+    /// The answer ends with what has happened by now.
+    #[prost(bool, tag = "4")]
+    #[serde(default)]
+    pub once: bool,
 }
 /// A change in a workspace layer.
 #[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]

@@ -15,3 +15,5 @@ pub mod v1 {
 }
 
 pub use json::rfc3339;
+/// A point in time, as it travels.
+pub use prost_types::Timestamp;

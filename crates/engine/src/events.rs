@@ -108,9 +108,16 @@ impl Events {
     /// Waits for the next event. May be dropped and called again without losing one.
     pub async fn next(&mut self) -> Result<Event> {
         loop {
-            if let Some(event) = self.read.pop_front() {
+            if let Some(event) = self.next_now().await? {
                 return Ok(event);
             }
+            let _ = tokio::time::timeout(LOOK_AGAIN, self.changes.changed()).await;
+        }
+    }
+
+    /// The next event that has happened; `None` if that was all.
+    pub async fn next_now(&mut self) -> Result<Option<Event>> {
+        if self.read.is_empty() {
             // Before reading: what changes meanwhile wakes us again.
             self.changes.borrow_and_update();
             let since = match self.cursor {
@@ -120,10 +127,8 @@ impl Events {
             let batch = self.inner.store.events(&self.scope, since, BATCH).await?;
             self.cursor = Some(batch.up_to);
             self.read.extend(batch.events);
-            if self.read.is_empty() {
-                let _ = tokio::time::timeout(LOOK_AGAIN, self.changes.changed()).await;
-            }
         }
+        Ok(self.read.pop_front())
     }
 }
 

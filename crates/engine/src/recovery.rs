@@ -17,7 +17,7 @@ use crate::engine::Inner;
 use crate::lock::FileLock;
 use crate::process;
 use crate::sandbox::expires_at_ms;
-use crate::store::{End, SandboxRecord, State, Which};
+use crate::store::{End, Owner, SandboxRecord, State, Which};
 use crate::time::now_ms;
 use crate::{Error, Result};
 
@@ -120,15 +120,22 @@ pub(crate) async fn sweep_in_turn(inner: &Arc<Inner>) -> Result<()> {
     }
 }
 
-/// Destroys an ephemeral sandbox whose maker is gone.
+/// Destroys an ephemeral sandbox whose maker is gone, or whose process has ended.
 async fn end_unowned(inner: &Arc<Inner>, record: &SandboxRecord) -> Result<()> {
-    match &record.owner {
-        Some(owner) if inner.presence.is_gone(owner)? => {
-            let end = End::Destroyed(Some("the run that made it was interrupted".to_owned()));
-            destroy::destroy(inner, &record.id, end).await
+    let reason = match record.owner.as_deref().map(Owner::parse) {
+        Some(Owner::Engine(token)) if inner.presence.is_gone(&token)? => {
+            "the run that made it was interrupted"
         }
-        _ => Ok(()),
-    }
+        Some(Owner::Process(id)) if has_ended(inner, &id).await? => "its process has ended",
+        _ => return Ok(()),
+    };
+    destroy::destroy(inner, &record.id, End::Destroyed(Some(reason.to_owned()))).await
+}
+
+/// A process that nobody knows has ended long ago.
+async fn has_ended(inner: &Inner, id: &ProcessId) -> Result<bool> {
+    let record = inner.store.process(id).await?;
+    Ok(record.is_none_or(|record| record.finished_at.is_some()))
 }
 
 /// Destroys a sandbox whose agent is gone or whose lease is over.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use belljar_codes::Code;
-use belljar_policy::{SandboxName, TenantId};
+use belljar_policy::{ProcessId, SandboxName, TenantId};
 
 use crate::create::{Life, create};
 use crate::destroy::{destroy, settle};
@@ -12,7 +12,7 @@ use crate::engine::Inner;
 use crate::ensure::ensure;
 use crate::lock::FileLock;
 use crate::plan::Plan;
-use crate::store::{End, SandboxRecord, State};
+use crate::store::{End, Owner, SandboxRecord, State};
 use crate::{CreateRequest, Error, Result, Sandbox, Scope, SessionRequest};
 
 /// How long a name may belong to sandboxes that are being made or are just ending.
@@ -36,6 +36,8 @@ pub struct Session {
     /// The sandbox ends with this session. [`Session::end`] does that and waits; dropping the session leaves it to the
     /// background. Destroying it through the engine is fine too.
     pub destroy_after: bool,
+    /// The sandbox ends with a process, whatever becomes of this session.
+    handed_over: bool,
     inner: Arc<Inner>,
     /// Says that the automatic session is busy.
     busy: Option<FileLock>,
@@ -49,11 +51,22 @@ impl Session {
         }
         Ok(())
     }
+
+    /// Makes a sandbox that would end with this session end with a process in it: it then outlives the engine, and
+    /// whichever engine sees the end of the process destroys it.
+    pub async fn hand_over(&mut self, process: &ProcessId) -> Result<()> {
+        if self.destroy_after {
+            let owner = Owner::Process(process.clone()).to_text();
+            self.inner.store.own(&self.sandbox.id, &owner).await?;
+            self.handed_over = true;
+        }
+        Ok(())
+    }
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
-        if !self.destroy_after {
+        if !self.destroy_after || self.handed_over {
             return;
         }
         let (inner, id) = (Arc::clone(&self.inner), self.sandbox.id.clone());
@@ -242,6 +255,7 @@ fn found(inner: &Arc<Inner>, record: SandboxRecord, stripped: Vec<String>) -> Se
         overflow: false,
         stripped_environment: stripped,
         destroy_after: false,
+        handed_over: false,
         inner: Arc::clone(inner),
         busy: None,
     }

@@ -23,7 +23,7 @@ pub(crate) use idempotency::{Claimed, IdempotencyStore, KeyClaim, Operation};
 pub(crate) use listing::Listing;
 pub(crate) use processes::ProcessStore;
 pub(crate) use record::{
-    Details, EnforcementRecord, ExitRecord, ProcessDetails, ProcessRecord, ProcessStatus,
+    Details, EnforcementRecord, ExitRecord, Owner, ProcessDetails, ProcessRecord, ProcessStatus,
     SandboxRecord, State, WorkspaceRecord,
 };
 pub(crate) use sandboxes::SandboxStore;

@@ -50,7 +50,7 @@ pub(crate) struct SandboxRecord {
     pub(crate) name: Option<String>,
     pub(crate) backend: String,
     pub(crate) state: State,
-    /// The token of the engine that an ephemeral sandbox ends with.
+    /// What an ephemeral sandbox ends with: the token of an engine, or a process (see [`Owner`]).
     pub(crate) owner: Option<String>,
     /// The token of the engine that is moving it from one state to another.
     pub(crate) worker: Option<String>,
@@ -179,4 +179,30 @@ pub(crate) struct ExitRecord {
     /// How far its output was known: standard output and standard error.
     #[serde(default)]
     pub(crate) log_end: Option<(u64, u64)>,
+}
+
+/// What an ephemeral sandbox ends with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// The engine that has this token.
+    Engine(String),
+    /// A process: whoever sees that it has ended destroys the sandbox.
+    Process(ProcessId),
+}
+
+/// Tokens have no colon.
+const PROCESS: &str = "process:";
+
+impl Owner {
+    pub(crate) fn parse(text: &str) -> Self {
+        let process = text.strip_prefix(PROCESS).and_then(|id| ProcessId::parse(id).ok());
+        process.map_or_else(|| Self::Engine(text.to_owned()), Self::Process)
+    }
+
+    pub(crate) fn to_text(&self) -> String {
+        match self {
+            Self::Engine(token) => token.clone(),
+            Self::Process(id) => format!("{PROCESS}{id}"),
+        }
+    }
 }

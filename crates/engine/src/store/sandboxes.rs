@@ -68,6 +68,9 @@ pub(crate) trait SandboxStore: Send + Sync {
     /// Moves the idle clock.
     async fn touch(&self, id: &SandboxId) -> Result<()>;
 
+    /// Puts another owner in the place of the one that an ephemeral sandbox ends with.
+    async fn own(&self, id: &SandboxId, owner: &str) -> Result<()>;
+
     async fn sandbox(&self, id: &SandboxId) -> Result<Option<SandboxRecord>>;
 
     /// Whose a sandbox is.
@@ -291,6 +294,18 @@ impl SandboxStore for SqliteStore {
 
     async fn touch(&self, id: &SandboxId) -> Result<()> {
         self.write(|change| touch(change, id)).map_err(failed)
+    }
+
+    async fn own(&self, id: &SandboxId, owner: &str) -> Result<()> {
+        self.write(|change| {
+            change
+                .prepare_cached(
+                    "UPDATE sandboxes SET owner = ?2 WHERE id = ?1 AND owner IS NOT NULL",
+                )?
+                .execute([id.as_str(), owner])
+                .map(drop)
+        })
+        .map_err(failed)
     }
 
     async fn sandbox(&self, id: &SandboxId) -> Result<Option<SandboxRecord>> {

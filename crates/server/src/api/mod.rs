@@ -14,8 +14,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
 
+use belljar_codes::Code;
 use belljar_engine::Engine;
-use futures_util::Stream;
+use futures_util::{Stream, StreamExt, stream};
 
 use crate::action::Action;
 use crate::call::Call;
@@ -53,6 +54,23 @@ impl Api {
         self.engine.scoped(call.caller.scope.clone())
     }
 
+    /// Answers that break off when the server is about to end, so that nobody keeps it from ending: who follows
+    /// something can go on where it was with the next server.
+    fn until_stopped<T: Send + 'static>(
+        &self,
+        answers: impl Stream<Item = Result<T>> + Send + 'static,
+    ) -> Answers<T> {
+        let state = Some((Box::pin(answers), Arc::clone(&self.status)));
+        Box::pin(stream::unfold(state, async |state| {
+            let (mut answers, status) = state?;
+            tokio::select! {
+                biased;
+                answer = answers.next() => answer.map(|answer| (answer, Some((answers, status)))),
+                () = status.stopped() => Some((Err(stopping()), None)),
+            }
+        }))
+    }
+
     /// Does something in the caller's name: checked first, recorded afterwards.
     async fn act<T>(
         &self,
@@ -88,4 +106,9 @@ impl Api {
             took = ?begun.elapsed(),
         );
     }
+}
+
+fn stopping() -> Problem {
+    Problem::new(Code::ServerStopping, "the server is about to end")
+        .with_remedy("connect again and go on from the last offset")
 }

@@ -50,9 +50,7 @@ impl Api {
             let follower = self.engine(call).follow(&id, Default::default()).await?;
             let started =
                 v1::ProcessOutput { started: Some(process), ..v1::ProcessOutput::default() };
-            let answers: Answers<v1::ProcessOutput> =
-                Box::pin(stream::iter([Ok(started)]).chain(outputs(follower)));
-            Ok(answers)
+            Ok(self.until_stopped(stream::iter([Ok(started)]).chain(outputs(follower))))
         };
         self.act(call, action::EXEC, &request.sandbox, work).await
     }
@@ -152,7 +150,7 @@ impl Api {
                 std::future::ready(wanted)
             };
             let answers: Answers<v1::ProcessOutput> = if request.follow {
-                Box::pin(outputs(engine.follow(&id, since).await?).filter(wanted))
+                self.until_stopped(outputs(engine.follow(&id, since).await?).filter(wanted))
             } else {
                 Box::pin(replay(engine.log(&id, since).await?).filter(wanted))
             };

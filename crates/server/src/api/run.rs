@@ -34,7 +34,7 @@ impl Api {
             // Everything that can be wrong with the words is found before anything is made.
             convert::exec_request(request.command.as_ref(), None)?;
             let read: Vec<PathBuf> = request.read.iter().map(PathBuf::from).collect();
-            let session = engine.session(session_request(call, &request)?).await?;
+            let mut session = engine.session(session_request(call, &request)?).await?;
             let since = SystemTime::now();
             let begun = self.begin_in(call, &engine, &session, &request).await;
             let (process, cap) = match begun {
@@ -48,6 +48,7 @@ impl Api {
                 }
             };
             let id = convert::process_id(&process.process_id)?;
+            session.hand_over(&id).await?;
             let follower = engine.follow(&id, Default::default()).await?;
             let started = started(&session, process);
             let (told, ended) = oneshot::channel();
@@ -59,9 +60,9 @@ impl Api {
             Ok(if request.detach {
                 Box::pin(first) as Answers<_>
             } else if request.collect {
-                Box::pin(first.chain(collected(follower, cap, ended))) as Answers<_>
+                self.until_stopped(first.chain(collected(follower, cap, ended)))
             } else {
-                Box::pin(first.chain(streamed(follower, ended))) as Answers<_>
+                self.until_stopped(first.chain(streamed(follower, ended)))
             })
         };
         self.act(call, action::RUN, &target, work).await

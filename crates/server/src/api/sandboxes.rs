@@ -2,7 +2,7 @@
 
 use belljar_api::v1;
 use belljar_codes::Code;
-use belljar_engine::{Sandbox, SandboxId, SandboxQuery, SessionRequest};
+use belljar_engine::{EventKind, Events, Sandbox, SandboxId, SandboxQuery, SessionRequest};
 use futures_util::stream;
 
 use super::{Answers, Api};
@@ -126,20 +126,13 @@ impl Api {
             };
             let kinds: Vec<_> =
                 request.kinds.iter().filter_map(|kind| convert::kind_of(*kind)).collect();
-            let events = engine.events(request.since);
-            let wanted = (events, only, kinds);
-            let answers: Answers<v1::Event> =
-                Box::pin(stream::try_unfold(wanted, async |(mut events, only, kinds)| {
-                    loop {
-                        let event = events.next().await?;
-                        let meant = only.as_ref().is_none_or(|id| *id == event.sandbox)
-                            && (kinds.is_empty() || kinds.contains(&event.kind));
-                        if meant {
-                            return Ok(Some((convert::event(&event), (events, only, kinds))));
-                        }
-                    }
-                }));
-            Ok(answers)
+            // What has happened begins at the beginning; what will happen begins now.
+            let since = if request.once { request.since.or(Some(0)) } else { request.since };
+            let once = request.once;
+            let wanted = Wanted { events: engine.events(since), only, kinds, once };
+            Ok(self.until_stopped(stream::try_unfold(wanted, async |mut wanted| {
+                Ok(wanted.next().await?.map(|event| (event, wanted)))
+            })))
         };
         self.act(call, action::WATCH_EVENTS, &target, work).await
     }
@@ -184,6 +177,32 @@ impl Api {
             })
         };
         self.act(call, action::DISCARD_LAYER, &request.sandbox, work).await
+    }
+}
+
+/// The events that a caller asked for.
+struct Wanted {
+    events: Events,
+    only: Option<SandboxId>,
+    kinds: Vec<EventKind>,
+    /// Ends with what has happened by now.
+    once: bool,
+}
+
+impl Wanted {
+    async fn next(&mut self) -> Result<Option<v1::Event>> {
+        loop {
+            let event = match self.once {
+                true => self.events.next_now().await?,
+                false => Some(self.events.next().await?),
+            };
+            let Some(event) = event else { return Ok(None) };
+            let meant = self.only.as_ref().is_none_or(|id| *id == event.sandbox)
+                && (self.kinds.is_empty() || self.kinds.contains(&event.kind));
+            if meant {
+                return Ok(Some(convert::event(&event)));
+            }
+        }
     }
 }
 
