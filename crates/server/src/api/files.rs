@@ -14,7 +14,7 @@ use crate::problem::{Problem, Result};
 const MAX_PAGE: u32 = 1000;
 
 impl Api {
-    async fn files(&self, call: &Call, sandbox: &str) -> Result<Files> {
+    pub(super) async fn files(&self, call: &Call, sandbox: &str) -> Result<Files> {
         let engine = self.engine(call);
         let id = engine.identify(convert::required("sandbox", sandbox)?).await?;
         Ok(engine.files(&id).await?)

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use belljar_api::v1;
-use belljar_engine::{FileInfo, FileKind, WatchEvent, WriteMode};
+use belljar_engine::{ArchiveFormat, FileInfo, FileKind, SearchHit, WatchEvent, WriteMode};
 
 use super::{required, timestamp};
 use crate::problem::{Problem, Result};
@@ -80,5 +80,24 @@ pub(crate) fn read_token(token: &str) -> Result<PathBuf> {
         Ok(bytes) => Ok(PathBuf::from(OsString::from_vec(bytes))),
         Err(_) => Err(Problem::invalid("this is not a page token")
             .with_remedy("use the token that came with the page before, or leave it out")),
+    }
+}
+
+pub(crate) fn archive_format(number: i32) -> ArchiveFormat {
+    match v1::ArchiveFormat::try_from(number).unwrap_or_default() {
+        v1::ArchiveFormat::Unspecified | v1::ArchiveFormat::Tar => ArchiveFormat::Tar,
+        v1::ArchiveFormat::TarGz => ArchiveFormat::TarGz,
+        v1::ArchiveFormat::Zip => ArchiveFormat::Zip,
+    }
+}
+
+pub(crate) fn search_hit(hit: &SearchHit) -> v1::SearchHit {
+    v1::SearchHit {
+        path: text(&hit.path),
+        kind: kind(hit.kind).into(),
+        size: hit.size,
+        line: hit.line,
+        column: hit.column,
+        text: hit.text.clone(),
     }
 }

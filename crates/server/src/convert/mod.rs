@@ -14,7 +14,9 @@ use prost_types::Timestamp;
 pub(crate) use command::{exec_request, hint_of, terminal};
 pub(crate) use create::create_request;
 pub(crate) use event::{event, kind_of};
-pub(crate) use file::{file_event, file_info, page_token, path, read_token, write_mode};
+pub(crate) use file::{
+    archive_format, file_event, file_info, page_token, path, read_token, search_hit, write_mode,
+};
 pub(crate) use process::{
     artifact, channel, exec_response, offsets, process, process_id, status_of,
 };

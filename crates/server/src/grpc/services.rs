@@ -114,13 +114,13 @@ service! {
         one list_files(ListFilesRequest) -> ListFilesResponse;
         one make_directory(MakeDirectoryRequest) -> FileInfo;
         one move_file(MoveFileRequest) -> FileInfo;
-        // one copy_file
+        one copy_file(CopyFileRequest) -> CopyFileResponse;
         one remove_file(RemoveFileRequest) -> RemoveFileResponse;
         one change_mode(ChangeModeRequest) -> FileInfo;
         many read_file(ReadFileRequest) -> FileChunk as ReadFileStream;
         many watch_files(WatchFilesRequest) -> FileEvent as WatchFilesStream;
-        // many search_files
-        // many read_archive
+        many search_files(SearchFilesRequest) -> SearchHit as SearchFilesStream;
+        many read_archive(ReadArchiveRequest) -> FileChunk as ReadArchiveStream;
     }
 
     async fn write_file(
@@ -132,6 +132,17 @@ service! {
         let head = first(&mut messages).await?;
         let pieces = rest(messages).map(|message| message.map(|message| message.data));
         answer(&call, self.0.write_file(&call, head, pieces).await)
+    }
+
+    async fn write_archive(
+        &self,
+        request: Request<tonic::Streaming<v1::WriteArchiveRequest>>,
+    ) -> Result<Response<v1::WriteArchiveResponse>, Status> {
+        let call = call_of(&request)?;
+        let mut messages = request.into_inner();
+        let head = first(&mut messages).await?;
+        let pieces = rest(messages).map(|message| message.map(|message| message.data));
+        answer(&call, self.0.write_archive(&call, head, pieces).await)
     }
 }
 
