@@ -85,6 +85,8 @@ codes! {
     TenantNotFound => "tenant-not-found",
     /// A tenant of that name exists already.
     TenantExists => "tenant-exists",
+    /// The tenant still has sandboxes.
+    TenantInUse => "tenant-in-use",
     /// There is no API key of that id.
     KeyNotFound => "key-not-found",
     /// There is no webhook of that id.

@@ -7,7 +7,7 @@ use belljar_policy::SandboxId;
 use crate::engine::Inner;
 use crate::fault::point;
 use crate::store::{End, SandboxRecord, State, Step};
-use crate::transition::{Claim, claim, release, try_claim};
+use crate::transition::{Claim, claim, release, try_claim_as_seen};
 use crate::{Error, Result};
 
 /// What destroying does, noted before any of it is done.
@@ -25,9 +25,12 @@ pub(crate) async fn destroy(inner: &Arc<Inner>, id: &SandboxId, end: End) -> Res
 /// destroyed is finished.
 pub(crate) async fn settle(inner: &Arc<Inner>, id: &SandboxId) -> Result<()> {
     let steps = inner.store.steps(id).await?;
-    let Claim::Taken(record) = try_claim(inner, id, &STEPS, Some(State::Destroying)).await? else {
-        return Ok(());
-    };
+    // One that has become ready since the caller looked is nobody's to settle.
+    let unfinished =
+        |record: &SandboxRecord| matches!(record.state, State::Creating | State::Destroying);
+    let Some(record) = inner.store.sandbox(id).await?.filter(unfinished) else { return Ok(()) };
+    let claim = try_claim_as_seen(inner, record, &STEPS, Some(State::Destroying)).await?;
+    let Claim::Taken(record) = claim else { return Ok(()) };
     let end = match record.state {
         State::Creating => {
             let last = steps.last().map_or("nothing", String::as_str);

@@ -23,9 +23,9 @@ use crate::query::Place;
 use crate::state_dir::StateDirectory;
 use crate::store::{End, Listing, ProcessRecord, SandboxRecord, SqliteStore, State, Store};
 use crate::{
-    Artifact, CreateRequest, EngineOptions, Error, Events, ExecRequest, Explanation, Follower,
-    LayerChange, LeakReport, Page, Process, ProcessControl, ProcessInfo, ProcessQuery, Result,
-    Sandbox, SandboxQuery, Scope, Session, SessionRequest, Started, TemplateInfo,
+    Artifact, Counts, CreateRequest, EngineOptions, Error, Events, ExecRequest, Explanation,
+    Follower, LayerChange, LeakReport, Page, Process, ProcessControl, ProcessInfo, ProcessQuery,
+    Result, Sandbox, SandboxQuery, Scope, Session, SessionRequest, Started, TemplateInfo, Tenants,
 };
 use crate::{
     artifacts, ensure, explain, layer, leaks, once, process, query, recovery, session, template,
@@ -297,6 +297,17 @@ impl Engine {
         to_the_end(async move { layer::discard(&inner, &scope, &reference).await }).await
     }
 
+    /// Who shares the state directory.
+    #[must_use]
+    pub fn tenants(&self) -> Tenants {
+        Tenants::new(&self.inner, self.scope.clone())
+    }
+
+    /// How much of everything there is now, in scope.
+    pub async fn counts(&self) -> Result<Counts> {
+        self.inner.store.counts(&self.scope).await
+    }
+
     /// What happens in scope: after the event of that number, or from now on.
     #[must_use]
     pub fn events(&self, since: Option<u64>) -> Events {
@@ -319,6 +330,7 @@ impl Engine {
 
     /// Looks for what no sandbox owns any more; removes it if asked to.
     pub async fn leaks(&self, fix: bool) -> Result<LeakReport> {
+        self.scope.administers()?;
         leaks::leaks(&self.inner, fix).await
     }
 

@@ -52,6 +52,7 @@ mod session;
 mod state_dir;
 mod store;
 mod template;
+mod tenants;
 mod time;
 mod transition;
 
@@ -82,3 +83,4 @@ pub use sandbox::{Isolation, Sandbox, SandboxState, Workspace};
 pub use scope::Scope;
 pub use session::Session;
 pub use template::TemplateInfo;
+pub use tenants::{Counts, Quotas, Tenant, TenantUsage, Tenants};

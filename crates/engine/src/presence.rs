@@ -8,9 +8,12 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use crate::lock::FileLock;
 use crate::{Error, Result, random};
+
+const PATIENCE_MS: u32 = 5000;
 
 #[derive(Debug)]
 pub(crate) struct Presence {
@@ -30,7 +33,7 @@ impl Presence {
         let mut lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         if lock.is_none() {
             let path = file(&self.directory, &self.token);
-            *lock = FileLock::try_acquire(&path).map_err(|e| Error::state("lock", &path, e))?;
+            *lock = Some(hold(&path).map_err(|e| Error::state("lock", &path, e))?);
         }
         Ok(&self.token)
     }
@@ -59,6 +62,17 @@ impl Drop for Presence {
             tracing::debug!(%error, "a lock file was left behind");
         }
     }
+}
+
+/// Takes the lock. Whoever tidies up or asks whether we are gone holds it for a moment, never longer.
+fn hold(path: &Path) -> io::Result<FileLock> {
+    for _ in 0..PATIENCE_MS {
+        if let Some(lock) = FileLock::try_acquire(path)? {
+            return Ok(lock);
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Err(io::ErrorKind::ResourceBusy.into())
 }
 
 fn file(directory: &Path, token: &str) -> PathBuf {

@@ -167,7 +167,7 @@ fn remove_free_locks(inner: &Inner) -> Result<()> {
     Ok(())
 }
 
-fn remove_log(inner: &Inner, process: &ProcessId) {
+pub(crate) fn remove_log(inner: &Inner, process: &ProcessId) {
     let path = inner.directory.process(process);
     if let Err(error) = fs::remove_dir_all(&path)
         && error.kind() != std::io::ErrorKind::NotFound

@@ -13,7 +13,7 @@ use crate::store::{Details, EnforcementRecord, SandboxRecord, State, WorkspaceRe
 use crate::time::from_ms;
 
 /// Where a sandbox is in its life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum SandboxState {
     Creating,
     Ready,

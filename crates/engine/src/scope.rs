@@ -38,6 +38,18 @@ impl Scope {
         }
     }
 
+    /// Refuses a caller that does not see everything.
+    pub(crate) fn administers(&self) -> Result<()> {
+        match self {
+            Self::All => Ok(()),
+            Self::Tenant(_) | Self::Sandbox { .. } => Err(Error::new(
+                Code::PermissionDenied,
+                "this is for administrators of the whole state directory",
+            )
+            .with_remedy("use a key with the role `admin`")),
+        }
+    }
+
     /// Refuses a caller that was given one sandbox and wants another.
     pub(crate) fn may_create(&self) -> Result<()> {
         match self {

@@ -68,6 +68,16 @@ pub(crate) async fn try_claim(
 ) -> Result<Claim> {
     let record = inner.store.sandbox(id).await?;
     let record = record.ok_or_else(|| Error::sandbox_not_found(id.as_str()))?;
+    try_claim_as_seen(inner, record, steps, state).await
+}
+
+/// Takes the right to a sandbox that is still as it was seen, if nobody who is alive has it.
+pub(crate) async fn try_claim_as_seen(
+    inner: &Inner,
+    record: SandboxRecord,
+    steps: &[Step],
+    state: Option<State>,
+) -> Result<Claim> {
     if has_ended(record.state) {
         return Ok(Claim::Ended);
     }
@@ -78,7 +88,7 @@ pub(crate) async fn try_claim(
     }
     let token = inner.presence.token()?;
     let seen = record.worker.as_deref();
-    let taken = inner.store.claim(id, seen, token, steps, state).await?;
+    let taken = inner.store.claim(&record.id, seen, token, steps, state).await?;
     Ok(if taken { Claim::Taken(Box::new(record)) } else { Claim::Busy })
 }
 

@@ -104,8 +104,7 @@ async fn what_goes_wrong_is_told_with_its_reason() {
 #[tokio::test]
 async fn a_scope_hears_its_own() {
     let setup = Setup::new().await;
-    let scope = |name: &str| Scope::Tenant(TenantId::parse(name).unwrap());
-    let (one, two) = (setup.engine.scoped(scope("one")), setup.engine.scoped(scope("two")));
+    let (one, two) = (setup.tenant("one").await, setup.tenant("two").await);
     let (mut first, mut second) = (one.events(None), two.events(None));
     let mine = one.create(named("web")).await.unwrap();
     let other = two.create(named("web")).await.unwrap();

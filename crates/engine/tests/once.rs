@@ -8,9 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
 use belljar_codes::Code;
-use belljar_engine::{
-    CreateRequest, ExecRequest, ProcessQuery, SandboxQuery, SandboxState, Scope, TenantId,
-};
+use belljar_engine::{CreateRequest, ExecRequest, ProcessQuery, SandboxQuery, SandboxState};
 use support::{Setup, exec};
 
 fn keyed(key: &str) -> CreateRequest {
@@ -50,7 +48,7 @@ async fn a_key_means_one_request_of_one_tenant() {
     let different = CreateRequest { writable: true, ..keyed("k") };
     let error = setup.engine.create(different).await.unwrap_err();
     assert_eq!(error.code(), Code::IdempotencyConflict);
-    let tenant = setup.engine.scoped(Scope::Tenant(TenantId::parse("one").unwrap()));
+    let tenant = setup.tenant("one").await;
     let theirs = tenant.create(keyed("k")).await.unwrap();
     assert_ne!(theirs.id, first.id);
     for bad in ["", "a b", "a\n", "é", &"x".repeat(256)] {
@@ -97,6 +95,7 @@ async fn a_command_is_started_once_however_many_ask() {
     assert_eq!((ids.len(), created), (1, 1));
     let page = setup.engine.processes(&ProcessQuery::default()).await.unwrap();
     assert_eq!(page.items.len(), 1);
+    setup.engine.wait(ids.first().unwrap(), None).await.unwrap();
     let logs = std::fs::read_dir(setup.state().join("processes")).unwrap().count();
     assert_eq!(logs, 1);
 

@@ -10,7 +10,7 @@ use std::time::SystemTime;
 
 use belljar_codes::Code;
 use belljar_engine::{
-    CreateRequest, Engine, Offsets, Page, ProcessQuery, Sandbox, SandboxQuery, SandboxState, Scope,
+    CreateRequest, Offsets, Page, ProcessQuery, Sandbox, SandboxQuery, SandboxState, Scope,
     SessionRequest, TenantId,
 };
 use belljar_policy::SandboxName;
@@ -18,10 +18,6 @@ use support::{Setup, exec};
 
 fn named(name: &str) -> CreateRequest {
     CreateRequest { name: Some(SandboxName::parse(name).unwrap()), ..CreateRequest::default() }
-}
-
-fn tenant(setup: &Setup, name: &str) -> Engine {
-    setup.engine.scoped(Scope::Tenant(TenantId::parse(name).unwrap()))
 }
 
 fn pairs(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
@@ -35,7 +31,7 @@ fn names(page: &Page<Sandbox>) -> Vec<&str> {
 #[tokio::test]
 async fn names_are_unique_per_tenant_and_looked_up_there() {
     let setup = Setup::new().await;
-    let (one, two) = (tenant(&setup, "one"), tenant(&setup, "two"));
+    let (one, two) = (setup.tenant("one").await, setup.tenant("two").await);
     let first = one.create(named("web")).await.unwrap();
     let second = two.create(named("web")).await.unwrap();
     assert_eq!(first.tenant.as_str(), "one");
@@ -53,7 +49,7 @@ async fn names_are_unique_per_tenant_and_looked_up_there() {
 #[tokio::test]
 async fn another_tenants_things_do_not_exist() {
     let setup = Setup::new().await;
-    let (one, two) = (tenant(&setup, "one"), tenant(&setup, "two"));
+    let (one, two) = (setup.tenant("one").await, setup.tenant("two").await);
     let sandbox = one.create(named("web")).await.unwrap();
     let id = &sandbox.id;
     let process = one.exec(id, exec(&["echo", "secret"])).await.unwrap();
@@ -109,7 +105,7 @@ async fn another_tenants_things_do_not_exist() {
 #[tokio::test]
 async fn a_caller_with_one_sandbox_has_that_one() {
     let setup = Setup::new().await;
-    let one = tenant(&setup, "one");
+    let one = setup.tenant("one").await;
     let (mine, other) =
         (one.create(named("mine")).await.unwrap(), one.create(named("other")).await.unwrap());
     let scope = Scope::Sandbox { tenant: TenantId::parse("one").unwrap(), id: mine.id.clone() };
@@ -136,12 +132,12 @@ async fn a_caller_with_one_sandbox_has_that_one() {
 async fn automatic_sessions_are_not_shared_between_tenants() {
     let setup = Setup::new().await;
     let automatic = || SessionRequest::Automatic(CreateRequest::default());
-    let first = tenant(&setup, "one").session(automatic()).await.unwrap();
-    let second = tenant(&setup, "two").session(automatic()).await.unwrap();
+    let first = setup.tenant("one").await.session(automatic()).await.unwrap();
+    let second = setup.tenant("two").await.session(automatic()).await.unwrap();
     assert!(second.created && !second.overflow);
     assert_eq!(first.name, second.name);
     assert_ne!(first.sandbox.id, second.sandbox.id);
-    let third = tenant(&setup, "two").session(automatic()).await.unwrap();
+    let third = setup.tenant("two").await.session(automatic()).await.unwrap();
     assert!(third.overflow);
 }
 

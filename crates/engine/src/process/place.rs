@@ -47,6 +47,7 @@ impl Place {
     pub(super) fn discard(self) {
         if self.log.is_some()
             && let Err(error) = std::fs::remove_dir_all(&self.path)
+            && error.kind() != std::io::ErrorKind::NotFound
         {
             tracing::debug!(%error, path = %self.path.display(), "a log was left behind");
         }

@@ -58,7 +58,12 @@ impl Conditions {
         }
     }
 
-    /// The whole question, and its values.
+    /// The whole question for all that meets them, and its values.
+    pub(super) fn all(self, select: &str) -> (String, Vec<Value>) {
+        (format!("{select}{}", self.text), self.values)
+    }
+
+    /// The whole question for the first that meet them, and its values.
     pub(super) fn finish(
         mut self,
         select: &str,

@@ -15,6 +15,7 @@ mod rows;
 mod sandboxes;
 mod schema;
 mod sqlite;
+mod tenants;
 
 use belljar_policy::ProcessId;
 
@@ -28,6 +29,7 @@ pub(crate) use record::{
 };
 pub(crate) use sandboxes::SandboxStore;
 pub(crate) use sqlite::SqliteStore;
+pub(crate) use tenants::TenantStore;
 
 use crate::Result;
 
@@ -82,7 +84,9 @@ pub(crate) enum End {
 }
 
 #[async_trait::async_trait]
-pub(crate) trait Store: SandboxStore + ProcessStore + EventStore + IdempotencyStore {
+pub(crate) trait Store:
+    SandboxStore + ProcessStore + EventStore + IdempotencyStore + TenantStore
+{
     /// The four characters that every id made with this store begins with.
     fn node(&self) -> &str;
 

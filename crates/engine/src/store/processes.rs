@@ -9,7 +9,7 @@ use super::record::{ExitRecord, ProcessRecord, ProcessStatus};
 use super::rows::{parsed, process_columns, process_from};
 use super::sandboxes::touch;
 use super::sqlite::{Fault, failed, to_integer, to_json};
-use super::{Claimed, KeyClaim, SqliteStore, idempotency};
+use super::{Claimed, KeyClaim, SqliteStore, idempotency, tenants};
 use crate::Result;
 use crate::query::ProcessQuery;
 use crate::time::now_ms;
@@ -76,6 +76,7 @@ impl ProcessStore for SqliteStore {
                     record.tenant.as_str(),
                     details,
                 ])?;
+            tenants::check_process(change, &record.tenant)?;
             touch(change, &record.sandbox)?;
             Ok::<_, Fault>(claimed)
         });

@@ -9,7 +9,7 @@ use super::listing::{Conditions, Listing, text};
 use super::record::{Details, ProcessStatus, SandboxRecord, State};
 use super::rows::{parsed, sandbox_columns, sandbox_from};
 use super::sqlite::{Change, Fault, failed, to_integer, to_json};
-use super::{Claimed, End, KeyClaim, SqliteStore, Step, Which, idempotency};
+use super::{Claimed, End, KeyClaim, SqliteStore, Step, Which, idempotency, tenants};
 use crate::events::EventKind;
 use crate::query::SandboxQuery;
 use crate::time::now_ms;
@@ -18,7 +18,7 @@ use crate::{Error, Result};
 #[async_trait::async_trait]
 pub(crate) trait SandboxStore: Send + Sync {
     /// Adds a sandbox that is about to be started, with both steps, unless the key is known. `SandboxExists` if a live one
-    /// has its name.
+    /// has its name, `TenantNotFound`, or `QuotaExceeded`.
     async fn reserve(&self, record: &SandboxRecord, key: Option<&KeyClaim>) -> Result<Claimed>;
 
     /// Notes that a step is about to happen.
@@ -128,6 +128,8 @@ impl SandboxStore for SqliteStore {
                     limits.cpu_millis.value,
                     to_integer(limits.disk_bytes.value),
                 ])?;
+            // Afterwards, so that a name that is taken is told first.
+            tenants::check_sandbox(change, &record.tenant)?;
             note(change, &record.id, Step::Reserved)?;
             note(change, &record.id, Step::Starting)?;
             let detail = [("backend", &*record.backend), ("template", &*record.details.template)];

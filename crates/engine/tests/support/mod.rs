@@ -10,8 +10,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use belljar_engine::{
-    Completed, CreateRequest, Engine, EngineOptions, ExecRequest, ProcessId, Program, SandboxId,
-    Stdin,
+    Completed, CreateRequest, Engine, EngineOptions, ExecRequest, ProcessId, Program, Quotas,
+    SandboxId, Scope, Stdin, TenantId,
 };
 
 pub use backend::FakeBackend;
@@ -34,6 +34,15 @@ impl Setup {
     /// A second engine on the same state directory, as another process would have.
     pub async fn second(&self) -> Engine {
         open(&self.directory.path().join("state"), &self.backend).await
+    }
+
+    /// The engine as a tenant sees it, which is made where it is missing.
+    pub async fn tenant(&self, name: &str) -> Engine {
+        let id = TenantId::parse(name).unwrap();
+        if self.engine.tenants().get(&id).await.is_err() {
+            self.engine.tenants().create(id.clone(), Quotas::default()).await.unwrap();
+        }
+        self.engine.scoped(Scope::Tenant(id))
     }
 
     pub fn state(&self) -> std::path::PathBuf {
