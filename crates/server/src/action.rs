@@ -66,6 +66,8 @@ pub(crate) const LIST_KEYS: Action =
     Action { name: "key.list", permission: Permission::Admin, audited: false };
 pub(crate) const MANAGE_TENANTS: Action = does("tenant.manage", Permission::Admin);
 pub(crate) const LOOK_AT_TENANTS: Action = reads("tenant.look");
+pub(crate) const LIST_TENANTS: Action =
+    Action { name: "tenant.list", permission: Permission::Admin, audited: false };
 pub(crate) const ISSUE_TOKEN: Action = does("token.issue", Permission::Write);
 pub(crate) const MANAGE_WEBHOOKS: Action = does("webhook.manage", Permission::Write);
 pub(crate) const LIST_WEBHOOKS: Action = reads("webhook.list");

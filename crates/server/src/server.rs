@@ -211,7 +211,10 @@ async fn unneeded(engine: &Engine, status: &Status, idle: Duration) {
     loop {
         tokio::time::sleep(LOOK_AROUND.min(idle)).await;
         let needed = status.requests() > 0
-            || engine.list(&Default::default()).await.map_or(true, |page| !page.items.is_empty());
+            || engine
+                .counts()
+                .await
+                .map_or(true, |counts| counts.sandboxes.values().any(|n| *n > 0));
         if needed {
             quiet_since = tokio::time::Instant::now();
         } else if quiet_since.elapsed() >= idle {

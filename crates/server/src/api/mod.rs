@@ -9,6 +9,7 @@ mod processes;
 mod run;
 mod sandboxes;
 mod system;
+mod tenants;
 mod trees;
 
 use std::pin::Pin;

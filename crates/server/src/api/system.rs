@@ -1,18 +1,14 @@
 //! The server itself.
 
 use belljar_api::v1;
+use belljar_backend::Orphan;
+use belljar_engine::SandboxState;
 
 use super::Api;
 use crate::action;
 use crate::call::Call;
 use crate::convert;
 use crate::problem::Result;
-
-struct Counts {
-    sandboxes: u64,
-    paused: u64,
-    processes: u64,
-}
 
 impl Api {
     pub async fn get_server(
@@ -21,7 +17,8 @@ impl Api {
         _request: v1::GetServerRequest,
     ) -> Result<v1::Server> {
         let work = async {
-            let counts = self.counts().await?;
+            let counts = self.engine(call).counts().await?;
+            let live = |state| counts.sandboxes.get(&state).copied().unwrap_or(0);
             let status = &self.status;
             // Where the server's state lies is the operator's to know.
             let state_dir = if call.caller.is_admin() {
@@ -36,8 +33,8 @@ impl Api {
                 state_dir,
                 started_at: Some(convert::timestamp(status.started_at)),
                 counts: Some(v1::Counts {
-                    sandboxes: counts.sandboxes,
-                    paused: counts.paused,
+                    sandboxes: counts.sandboxes.values().sum(),
+                    paused: live(SandboxState::Paused),
                     processes: counts.processes,
                     connections: status.connections(),
                 }),
@@ -46,11 +43,6 @@ impl Api {
             })
         };
         self.act(call, action::GET_SERVER, "", work).await
-    }
-
-    async fn counts(&self) -> Result<Counts> {
-        let page = self.engine.list(&Default::default()).await?;
-        Ok(Counts { sandboxes: page.items.len() as u64, paused: 0, processes: 0 })
     }
 
     pub async fn stop_server(
@@ -93,5 +85,34 @@ impl Api {
             Ok(v1::ProbeBackendsResponse { probes: probes.collect() })
         };
         self.act(call, action::PROBE, "", work).await
+    }
+
+    pub async fn find_leaks(
+        &self,
+        call: &Call,
+        request: v1::FindLeaksRequest,
+    ) -> Result<v1::FindLeaksResponse> {
+        let work = async {
+            let report = self.engine.leaks(request.fix).await?;
+            Ok(v1::FindLeaksResponse {
+                leaks: report
+                    .found
+                    .iter()
+                    .map(|orphan| format!("{} {}", orphan.kind, orphan.name))
+                    .collect(),
+                fixed: report.removed.len() == report.found.len(),
+                found: report.found.iter().map(leak).collect(),
+                removed: report.removed.iter().map(leak).collect(),
+            })
+        };
+        self.act(call, action::FIND_LEAKS, "", work).await
+    }
+}
+
+fn leak(orphan: &Orphan) -> v1::Leak {
+    v1::Leak {
+        kind: orphan.kind.clone(),
+        name: orphan.name.clone(),
+        sandbox_id: orphan.sandbox.as_ref().map(|id| id.as_str().to_owned()),
     }
 }

@@ -164,15 +164,15 @@ service! {
         one stop_server(StopServerRequest) -> StopServerResponse;
         one get_caller(GetCallerRequest) -> Caller;
         one probe_backends(ProbeBackendsRequest) -> ProbeBackendsResponse;
-        // one find_leaks
+        one find_leaks(FindLeaksRequest) -> FindLeaksResponse;
         // one create_key
         // one list_keys
         // one revoke_key
-        // one create_tenant
-        // one get_tenant
-        // one list_tenants
-        // one set_quotas
-        // one remove_tenant
+        one create_tenant(CreateTenantRequest) -> Tenant;
+        one get_tenant(GetTenantRequest) -> Tenant;
+        one list_tenants(ListTenantsRequest) -> ListTenantsResponse;
+        one set_quotas(SetQuotasRequest) -> Tenant;
+        one remove_tenant(RemoveTenantRequest) -> RemoveTenantResponse;
         // one issue_token
         // one create_webhook
         // one list_webhooks
