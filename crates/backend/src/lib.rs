@@ -53,6 +53,13 @@ pub trait Backend: Send + Sync {
     /// Kills everything in the sandbox and removes every object that belongs to it.
     async fn stop(&self, id: &SandboxId) -> Result<()>;
 
+    /// Stops everything in the sandbox where it stands; nothing of it runs until it is resumed. Pausing one that is
+    /// paused is fine, and so is stopping it.
+    async fn pause(&self, id: &SandboxId) -> Result<()>;
+
+    /// Lets a paused sandbox go on; one that is not paused does anyway.
+    async fn resume(&self, id: &SandboxId) -> Result<()>;
+
     /// What the kernel counted on the host's side.
     async fn counters(&self, id: &SandboxId) -> Result<Counters>;
 

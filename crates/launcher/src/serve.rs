@@ -175,6 +175,7 @@ impl Server {
                 None => launcher.remove(&id).map(|()| Some(Answer::Done)),
             },
             Ask::Counters { id } => Ok(Some(Answer::Counters(launcher.counters(&id)?))),
+            Ask::Freeze { id, frozen } => launcher.freeze(&id, frozen).map(|()| Some(Answer::Done)),
             Ask::ResetLayer { id } => launcher.reset_layer(&id).map(|()| Some(Answer::Done)),
             Ask::Find => Ok(Some(Answer::Found(launcher.find()))),
         }

@@ -7,7 +7,7 @@ use belljar_sys::process;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 
-use crate::failure::Result;
+use crate::failure::{Result, Stage};
 use crate::fault::point;
 use crate::place::{self, check_id};
 use crate::serve::Launcher;
@@ -125,6 +125,12 @@ impl Launcher {
         process::reap(stopping.pidfd.as_fd());
         self.sweeper.take(stopping.mounts, &self.place);
         self.remove(&stopping.id)
+    }
+
+    /// Stops everything in a sandbox that runs, or lets it go on. A kill reaches it either way.
+    pub(crate) fn freeze(&self, id: &str, frozen: bool) -> Result<()> {
+        check_id(id)?;
+        self.cgroups.group(&self.place.group, id).freeze(frozen).stage("freeze")
     }
 
     pub(crate) fn counters(&self, id: &str) -> Result<Counters> {

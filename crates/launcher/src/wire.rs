@@ -21,6 +21,8 @@ pub enum Ask {
     Stop { id: String },
     /// Answered by `Counters`.
     Counters { id: String },
+    /// Stops everything in the sandbox, or lets it go on. Answered by `Done`.
+    Freeze { id: String, frozen: bool },
     /// Gives the sandbox an empty workspace layer. Answered by `Done`.
     ResetLayer { id: String },
     /// Answered by `Found`: everything on this host that belongs to this installation.

@@ -1,6 +1,7 @@
 //! The cases.
 
 use std::fs;
+use std::time::{Duration, Instant};
 
 use belljar_codes::Code;
 use belljar_policy::{Access, Asked, NetworkMode, Programs};
@@ -30,6 +31,7 @@ cases![
     the_disk_is_limited_in_bytes_and_inodes,
     a_timeout_kills_the_whole_tree,
     only_listed_programs_are_there,
+    a_paused_sandbox_stands_still_and_then_goes_on,
     a_second_connection_is_served,
     an_id_in_use_is_refused_and_its_sandbox_lives_on,
     stopping_is_always_possible_and_leaves_nothing,
@@ -329,6 +331,51 @@ async fn only_listed_programs_are_there(bench: &Bench<'_>) -> Outcome {
             ensure(absolute.code == Some(126), || format!("by path: {absolute:?}"))
         })
         .await
+}
+
+async fn a_paused_sandbox_stands_still_and_then_goes_on(bench: &Bench<'_>) -> Outcome {
+    let directory = bench.scratch.join("counter");
+    fs::create_dir(&directory).map_err(text)?;
+    let mut spec = bench.spec();
+    spec.mounts = vec![bench.mount("counter", "/counter", Access::ReadWrite)?];
+    let count = || fs::metadata(directory.join("count")).map_or(0, |metadata| metadata.len());
+    bench
+        .with(spec, async |sandbox| {
+            let counter = "(while :; do echo >> /counter/count; done) > /dev/null 2>&1 &";
+            sandbox.agent.succeed(counter).await?;
+            grows(&count).await?;
+            if let Err(error) = bench.backend.pause(&sandbox.id).await {
+                // Where nothing can do it, that is said; it then goes on.
+                ensure(error.code == Code::NotEnforceable && error.remedy.is_some(), || {
+                    format!("{error:?}")
+                })?;
+                return grows(&count).await;
+            }
+            bench.backend.pause(&sandbox.id).await.map_err(text)?;
+            let stopped_at = count();
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            ensure(count() == stopped_at, || "it went on while it was paused".to_owned())?;
+            ensure(bench.backend.is_alive(&sandbox.id).await.map_err(text)?, || {
+                "it died".to_owned()
+            })?;
+            bench.backend.resume(&sandbox.id).await.map_err(text)?;
+            bench.backend.resume(&sandbox.id).await.map_err(text)?;
+            grows(&count).await?;
+            sandbox.agent.succeed("true").await?;
+            // What follows is the end of a paused sandbox.
+            bench.backend.pause(&sandbox.id).await.map_err(text)
+        })
+        .await
+}
+
+/// Waits until a number becomes larger.
+async fn grows(count: &(impl Fn() -> u64 + Sync)) -> Outcome {
+    let (start, deadline) = (count(), Instant::now() + Duration::from_secs(10));
+    while count() <= start {
+        ensure(Instant::now() < deadline, || "it does not go on".to_owned())?;
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    Ok(())
 }
 
 async fn a_second_connection_is_served(bench: &Bench<'_>) -> Outcome {

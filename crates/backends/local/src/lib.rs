@@ -205,6 +205,18 @@ impl Backend for Local {
         }
     }
 
+    async fn pause(&self, _id: &SandboxId) -> Result<()> {
+        refuse(
+            true,
+            "pause",
+            "stopping plain processes one by one leaves those that start meanwhile",
+        )
+    }
+
+    async fn resume(&self, _id: &SandboxId) -> Result<()> {
+        Ok(()) // it cannot be paused
+    }
+
     async fn counters(&self, _id: &SandboxId) -> Result<Counters> {
         Ok(Counters::default())
     }

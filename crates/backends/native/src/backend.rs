@@ -113,6 +113,19 @@ impl Native {
         }
     }
 
+    async fn freeze(&self, id: &SandboxId, frozen: bool) -> Result<()> {
+        let ask = Ask::Freeze { id: id.as_str().to_owned(), frozen };
+        match self.launched().await?.client.ask(ask, &[]).await? {
+            Answer::Done => Ok(()),
+            Answer::Failed(failure) => {
+                let verb = if frozen { "paused" } else { "resumed" };
+                Err(Error::new(Code::LauncherFailed, format!("sandbox `{id}` cannot be {verb}"))
+                    .with_source(failure))
+            }
+            other => Err(unexpected(other)),
+        }
+    }
+
     async fn host_root(&self, privileged: bool) -> Result<&HostRoot> {
         self.host
             .get_or_try_init(|| async {
@@ -288,6 +301,24 @@ impl Backend for Native {
                 .with_remedy(
                     "a process inside hangs in the kernel; try `belljar destroy` again later",
                 )),
+        }
+    }
+
+    async fn pause(&self, id: &SandboxId) -> Result<()> {
+        if !self.launched().await?.facts.group_kill {
+            return Err(Error::new(
+                Code::NotEnforceable,
+                "nothing on this host can stop a whole sandbox: there is no version 2 cgroup to put it in",
+            )
+            .with_remedy("run as root, or in a systemd user session with delegated cgroups"));
+        }
+        self.freeze(id, true).await
+    }
+
+    async fn resume(&self, id: &SandboxId) -> Result<()> {
+        match self.launched().await?.facts.group_kill {
+            true => self.freeze(id, false).await,
+            false => Ok(()), // it cannot have been paused
         }
     }
 

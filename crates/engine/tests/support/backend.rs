@@ -1,7 +1,7 @@
 //! A backend whose sandboxes are directories, so that they outlive the process that made them, and whose agents are
 //! tasks of this process, so that they do not.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -19,6 +19,8 @@ pub struct FakeBackend {
     name: &'static str,
     objects: PathBuf,
     agents: Mutex<HashMap<SandboxId, Arc<FakeAgent>>>,
+    /// The sandboxes that are paused; their agents answer all the same.
+    pub paused: Mutex<HashSet<SandboxId>>,
     pub fail_start: AtomicBool,
     pub probes: AtomicUsize,
     pub works: AtomicBool,
@@ -36,6 +38,7 @@ impl FakeBackend {
             name,
             objects: objects.to_owned(),
             agents: Mutex::default(),
+            paused: Mutex::default(),
             fail_start: AtomicBool::new(false),
             probes: AtomicUsize::new(0),
             works: AtomicBool::new(true),
@@ -134,6 +137,19 @@ impl Backend for FakeBackend {
     async fn stop(&self, id: &SandboxId) -> Result<()> {
         self.kill_agent(id);
         let _ = std::fs::remove_dir_all(self.objects.join(id.as_str()));
+        Ok(())
+    }
+
+    async fn pause(&self, id: &SandboxId) -> Result<()> {
+        if self.name == "local" {
+            return Err(Error::new(Code::NotEnforceable, "told to refuse"));
+        }
+        self.paused.lock().unwrap().insert(id.clone());
+        Ok(())
+    }
+
+    async fn resume(&self, id: &SandboxId) -> Result<()> {
+        self.paused.lock().unwrap().remove(id);
         Ok(())
     }
 

@@ -4,11 +4,16 @@ use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::{Cgroups, Controller, Version};
 
 /// The period over which CPU time is shared out; the kernel's own default.
 const CPU_PERIOD_US: u64 = 100_000;
+
+/// How long processes may take to stop: they do so on their way out of the kernel, within microseconds.
+const FREEZE_ATTEMPTS: usize = 200;
+const FREEZE_PAUSE: Duration = Duration::from_micros(500);
 
 /// What to limit; `None` leaves a controller alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -211,6 +216,23 @@ impl Group<'_> {
         }
     }
 
+    /// Stops every process in the group and below, or lets them go on. Returns when all have stopped, or when those that
+    /// have not wait in the kernel for something: they stop before they run again.
+    ///
+    /// `Unsupported` where there is no version 2 hierarchy: the old freezer keeps its processes from being killed.
+    pub fn freeze(&self, frozen: bool) -> io::Result<()> {
+        let unified = self.unified().ok_or(io::ErrorKind::Unsupported)?;
+        fs::write(unified.join("cgroup.freeze"), if frozen { "1" } else { "0" })?;
+        for _ in 0..FREEZE_ATTEMPTS {
+            let events = fs::read_to_string(unified.join("cgroup.events"))?;
+            if keyed(&events, "frozen") == Some(u64::from(frozen)) {
+                break;
+            }
+            std::thread::sleep(FREEZE_PAUSE);
+        }
+        Ok(())
+    }
+
     /// Removes the directories, those below them, and the parent if this was its last group.
     /// An error means that something is still alive inside.
     pub fn remove(&self) -> io::Result<()> {
@@ -354,6 +376,22 @@ mod tests {
         let counters = group.counters();
         assert_eq!((counters.oom_kills, counters.pids_refused), (2, 7));
         assert_eq!((counters.memory_bytes, counters.cpu_us), (Some(4096), Some(99)));
+    }
+
+    #[test]
+    fn freezing_is_written_and_waited_for() {
+        let (root, cgroups) = recorded_version_2();
+        let group = cgroups.group("parent", "one");
+        group.adopt("nobody").unwrap();
+        let file = |name: &str| root.path().join("parent/one").join(name);
+        for (frozen, word) in [(true, "1"), (false, "0")] {
+            fs::write(file("cgroup.events"), format!("populated 1\nfrozen {word}\n")).unwrap();
+            group.freeze(frozen).unwrap();
+            assert_eq!(fs::read_to_string(file("cgroup.freeze")).unwrap(), word);
+        }
+        let none = Cgroups::default();
+        let error = none.group("parent", "one").freeze(true).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::Unsupported);
     }
 
     #[test]
