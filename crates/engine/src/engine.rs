@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use belljar_backend::Probe;
-use belljar_codes::Code;
 use belljar_policy::{ProcessId, SandboxId};
 use tokio::task::AbortHandle;
 
@@ -24,11 +23,13 @@ use crate::state_dir::StateDirectory;
 use crate::store::{End, Listing, ProcessRecord, SandboxRecord, SqliteStore, State, Store};
 use crate::{
     Artifact, Counts, CreateRequest, EngineOptions, Error, Events, ExecRequest, Explanation,
-    Follower, LayerChange, LeakReport, Page, Process, ProcessControl, ProcessInfo, ProcessQuery,
-    Result, Sandbox, SandboxQuery, Scope, Session, SessionRequest, Started, TemplateInfo, Tenants,
+    Follower, LayerChange, LeakReport, Lease, Page, Process, ProcessControl, ProcessInfo,
+    ProcessQuery, Result, Sandbox, SandboxQuery, Scope, Session, SessionRequest, Started,
+    TemplateInfo, Tenants,
 };
 use crate::{
-    artifacts, ensure, explain, layer, leaks, once, process, query, recovery, session, template,
+    artifacts, ensure, explain, hold, layer, leaks, once, process, query, recovery, session,
+    template,
 };
 
 /// Removing a sandbox takes milliseconds, unless something in it cannot be killed; the next command then goes on.
@@ -185,6 +186,30 @@ impl Engine {
         let id = self.find(reference).await?.id;
         let inner = Arc::clone(&self.inner);
         to_the_end(async move { destroy(&inner, &id, End::Destroyed(None)).await }).await
+    }
+
+    /// Stops everything in a sandbox where it stands. Pausing one that is paused is fine.
+    pub async fn pause(&self, reference: &str) -> Result<Sandbox> {
+        let id = self.find(reference).await?.id;
+        let (inner, acted_on) = (Arc::clone(&self.inner), id.clone());
+        to_the_end(async move { hold::pause(&inner, &acted_on).await }).await?;
+        Ok(self.find(id.as_str()).await?.into())
+    }
+
+    /// Lets a paused sandbox go on; one that runs does anyway.
+    pub async fn resume(&self, reference: &str) -> Result<Sandbox> {
+        let id = self.find(reference).await?.id;
+        let (inner, acted_on) = (Arc::clone(&self.inner), id.clone());
+        to_the_end(async move { hold::resume(&inner, &acted_on).await }).await?;
+        Ok(self.find(id.as_str()).await?.into())
+    }
+
+    /// Changes a sandbox's lease; what is given starts anew from now.
+    pub async fn extend(&self, reference: &str, lease: Lease) -> Result<Sandbox> {
+        let id = self.find(reference).await?.id;
+        let (inner, acted_on) = (Arc::clone(&self.inner), id.clone());
+        to_the_end(async move { hold::extend(&inner, &acted_on, lease).await }).await?;
+        Ok(self.find(id.as_str()).await?.into())
     }
 
     /// Starts a command. Returns once it runs; a command that cannot be started is an error with its own code.
@@ -413,24 +438,29 @@ impl Inner {
 
     /// A sandbox that is ready, for talking to it.
     pub(crate) async fn live(&self, id: &SandboxId) -> Result<Arc<Live>> {
-        if let Some(live) = self.lock_live().get(id) {
-            return Ok(Arc::clone(live));
+        if let Some(live) = self.known_live(id) {
+            // Another program may have paused or ended it.
+            return match self.store.state_of(id).await? {
+                Some(State::Creating | State::Ready) => Ok(live),
+                Some(State::Paused) => Err(Error::sandbox_not_ready(id.as_str(), State::Paused)),
+                _ => Err(Error::sandbox_gone(id.as_str())),
+            };
         }
         let record = self.store.sandbox(id).await?;
         let record = record.ok_or_else(|| Error::sandbox_not_found(id.as_str()))?;
         match record.state {
             State::Ready => {}
             state if has_ended(state) => return Err(Error::sandbox_gone(id.as_str())),
-            state => {
-                return Err(Error::new(
-                    Code::SandboxNotReady,
-                    format!("sandbox `{id}` is {}", state.as_str()),
-                ));
-            }
+            state => return Err(Error::sandbox_not_ready(id.as_str(), state)),
         }
         let found =
             Arc::new(Live::found(id.clone(), record.tenant, self.backends.get(&record.backend)?));
         Ok(Arc::clone(self.lock_live().entry(id.clone()).or_insert(found)))
+    }
+
+    /// A sandbox that this engine has talked to, whatever state it is in.
+    pub(crate) fn known_live(&self, id: &SandboxId) -> Option<Arc<Live>> {
+        self.lock_live().get(id).cloned()
     }
 
     pub(crate) fn remember(&self, live: Live) {

@@ -5,6 +5,8 @@ use std::path::Path;
 
 use belljar_codes::Code;
 
+use crate::store::State;
+
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// A failure of the engine. The message does not repeat its source; whoever prints walks the chain once.
@@ -76,6 +78,15 @@ impl Error {
 
     pub(crate) fn process_not_found(id: &belljar_policy::ProcessId) -> Self {
         Self::new(Code::ProcessNotFound, format!("there is no process `{id}`"))
+    }
+
+    pub(crate) fn sandbox_not_ready(id: &str, state: State) -> Self {
+        let error =
+            Self::new(Code::SandboxNotReady, format!("sandbox `{id}` is {}", state.as_str()));
+        match state {
+            State::Paused => error.with_remedy("resume it first"),
+            _ => error,
+        }
     }
 
     pub(crate) fn sandbox_gone(id: &str) -> Self {

@@ -32,6 +32,7 @@ mod explain;
 pub mod fault;
 mod files;
 mod fingerprint;
+mod hold;
 mod layer;
 mod leaks;
 mod live;
@@ -77,7 +78,7 @@ pub use process::{
 pub use query::{Page, ProcessQuery, SandboxQuery};
 pub use request::{
     BackendChoice, CreateRequest, DEFAULT_IDLE_TIMEOUT, DEFAULT_MEMORY_CAP, DEFAULT_RETENTION,
-    EngineOptions, ExecRequest, Program, SessionRequest, Stdin, WorkspaceRequest,
+    EngineOptions, ExecRequest, Lease, Program, SessionRequest, Stdin, WorkspaceRequest,
 };
 pub use sandbox::{Isolation, Sandbox, SandboxState, Workspace};
 pub use scope::Scope;

@@ -16,7 +16,7 @@ use crate::destroy;
 use crate::engine::Inner;
 use crate::lock::FileLock;
 use crate::process;
-use crate::sandbox::expires_at_ms;
+use crate::sandbox::{expires_at_ms, hard_end_ms};
 use crate::store::{End, Owner, SandboxRecord, State, Which};
 use crate::time::now_ms;
 use crate::{Error, Result};
@@ -61,12 +61,14 @@ pub(crate) async fn recover(inner: &Arc<Inner>) -> Result<()> {
 
 /// Looks at every sandbox, process and file once.
 pub(crate) async fn sweep(inner: &Arc<Inner>) -> Result<()> {
+    let processes = inner.store.unfinished_processes().await?;
     for record in inner.store.sandboxes(Which::Live).await? {
         if matches!(record.state, State::Ready | State::Paused) {
-            warn(&record.id, end_if_over(inner, &record).await);
+            let runs = processes.iter().any(|process| process.sandbox == record.id);
+            warn(&record.id, end_if_over(inner, &record, runs).await);
         }
     }
-    for record in inner.store.unfinished_processes().await? {
+    for record in processes {
         if let Err(error) = process::settle(inner, &record).await {
             tracing::debug!(%error, process = %record.id, "a process was not settled");
         }
@@ -138,9 +140,13 @@ async fn has_ended(inner: &Inner, id: &ProcessId) -> Result<bool> {
     Ok(record.is_none_or(|record| record.finished_at.is_some()))
 }
 
-/// Destroys a sandbox whose agent is gone or whose lease is over.
-async fn end_if_over(inner: &Arc<Inner>, record: &SandboxRecord) -> Result<()> {
-    let reason = if expires_at_ms(record).is_some_and(|at| at + LEASE_SLACK_MS < now_ms()) {
+/// Destroys a sandbox whose agent is gone or whose lease is over. `runs`: whether there is a process in it.
+async fn end_if_over(inner: &Arc<Inner>, record: &SandboxRecord, runs: bool) -> Result<()> {
+    let paused = record.state == State::Paused;
+    // A running process keeps a sandbox in use, whoever watches it; one that is paused is in use by nobody.
+    let end = if runs && !paused { hard_end_ms(record) } else { expires_at_ms(record) };
+    let slack = if paused { 0 } else { LEASE_SLACK_MS };
+    let reason = if end.is_some_and(|at| at.saturating_add(slack) < now_ms()) {
         "its lease ended"
     } else if !inner.backends.get(&record.backend)?.is_alive(&record.id).await? {
         match expires_at_ms(record) {

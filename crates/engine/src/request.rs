@@ -104,6 +104,15 @@ pub struct CreateRequest {
     pub idempotency_key: Option<String>,
 }
 
+/// A change to how long a sandbox may live. `None`: unchanged; zero: without limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lease {
+    /// Without being used.
+    pub idle: Option<Duration>,
+    /// At all, from now on.
+    pub hard: Option<Duration>,
+}
+
 /// Which sandbox a run wants.
 #[derive(Clone, Debug)]
 pub enum SessionRequest {

@@ -173,12 +173,17 @@ impl From<&WorkspaceRecord> for Workspace {
 
 /// When the earlier of both clocks runs out.
 pub(crate) fn expires_at_ms(record: &SandboxRecord) -> Option<i64> {
-    let after = |start: i64, limit: Option<u64>| {
-        limit.map(|limit| start.saturating_add(i64::try_from(limit).unwrap_or(i64::MAX)))
-    };
     let idle = after(record.used_at, record.idle_ms);
-    let hard = after(record.hard_from, record.hard_ms);
-    [idle, hard].into_iter().flatten().min()
+    [idle, hard_end_ms(record)].into_iter().flatten().min()
+}
+
+/// When the hard clock runs out.
+pub(crate) fn hard_end_ms(record: &SandboxRecord) -> Option<i64> {
+    after(record.hard_from, record.hard_ms)
+}
+
+fn after(start: i64, limit: Option<u64>) -> Option<i64> {
+    limit.map(|limit| start.saturating_add(i64::try_from(limit).unwrap_or(i64::MAX)))
 }
 
 fn isolation_of(backend: &str, details: &Details) -> Isolation {

@@ -1,7 +1,7 @@
 //! A connection to one agent: greeting, streams, events.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -46,6 +46,8 @@ struct Shared {
     outgoing: Outgoing,
     streams: Mutex<Streams>,
     next_stream: AtomicU64,
+    /// A frame has come since the agent was last spoken to for the sake of speaking.
+    heard: AtomicBool,
     greeting: watch::Sender<Greeting>,
     reporter: Reporter,
     /// Whether this connection configures the agent; otherwise somebody has done so before.
@@ -78,6 +80,7 @@ impl Connection {
             outgoing: Outgoing::default(),
             streams: Mutex::default(),
             next_stream: AtomicU64::new(1),
+            heard: AtomicBool::new(true),
             greeting: watch::Sender::new(Greeting::Waiting),
             reporter,
             configures: configure.is_some(),
@@ -233,6 +236,7 @@ impl Shared {
     }
 
     fn take(&self, frame: Frame) -> Result<(), AgentError> {
+        self.heard.store(true, Ordering::Relaxed);
         match (frame.stream, frame.body) {
             (_, Some(Body::Welcome(welcome))) => self.welcome(&welcome),
             (_, Some(Body::Configured(_))) => {
@@ -272,7 +276,8 @@ impl Shared {
     }
 
     fn keep_alive(&self) -> Result<(), AgentError> {
-        if !self.streams().open.is_empty() {
+        // One that does not answer, because it is paused for example, is neither in use nor to be pressed.
+        if !self.streams().open.is_empty() && self.heard.swap(false, Ordering::Relaxed) {
             self.post(Frame { stream: 0, body: Some(Body::Ping(v1::Ping {})) })?;
             (self.reporter)(Report::Alive);
         }

@@ -79,10 +79,11 @@ pub(crate) async fn control(inner: &Arc<Inner>, id: &ProcessId) -> Result<Proces
         return Err(Error::new(Code::ProcessEnded, format!("process `{id}` has ended"))
             .with_remedy("read its log instead"));
     }
+    // One that is paused would not take note of anything.
+    let live = inner.live(&record.sandbox).await?;
     if let Some(attended) = attend(inner, &record).await? {
         return Ok(attended.control.clone());
     }
-    let live = inner.live(&record.sandbox).await?;
     Ok(ProcessControl::from_afar(id.clone(), live.connection(inner).await?))
 }
 

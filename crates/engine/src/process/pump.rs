@@ -23,7 +23,7 @@ use crate::engine::Inner;
 use crate::fault::point;
 use crate::live::Live;
 use crate::log::Channel;
-use crate::store::{End, ExitRecord};
+use crate::store::{End, ExitRecord, State};
 
 /// The agent kills at the timeout; this long after it the host no longer believes that it will.
 pub(super) const HOST_GRACE: Duration = Duration::from_secs(5);
@@ -88,15 +88,18 @@ impl Pump {
                 Exit::unseen(self.reason_of_loss().await, duration)
             }
             Outcome::Overdue => {
+                let exit = Exit::unseen(Reason::TimedOut, duration);
+                // Before the sandbox goes: processes that end with it are lost, and this one was not.
+                self.record(&exit).await;
                 self.destroy_sandbox().await;
-                Exit::unseen(Reason::TimedOut, duration)
+                exit
             }
         };
         self.finish(exit).await;
     }
 
     async fn attend(&mut self) -> Outcome {
-        let deadline = self.deadline;
+        let mut deadline = self.deadline;
         let mut acknowledged = self.place.received();
         let mut exited: Option<(Exited, Instant)> = None;
         let mut reattached = 0;
@@ -108,7 +111,11 @@ impl Pump {
                 }
             }
             if deadline.is_some_and(|deadline| self.is_overdue(deadline)) {
-                return Outcome::Overdue;
+                if !self.is_paused().await {
+                    return Outcome::Overdue;
+                }
+                // A paused agent ends it, if that is still due, when it goes on.
+                deadline = Some(Instant::now() + HOST_GRACE);
             }
             let frame = match self.stream.try_next() {
                 Some(frame) => frame,
@@ -162,7 +169,11 @@ impl Pump {
     }
 
     /// Logs a piece of output and hands it on. Error: the deadline passed while the reader was slow.
-    async fn output(&mut self, output: v1::Output, deadline: Option<Instant>) -> Result<(), ()> {
+    async fn output(
+        &mut self,
+        output: v1::Output,
+        mut deadline: Option<Instant>,
+    ) -> Result<(), ()> {
         let channel = match v1::Channel::try_from(output.channel) {
             Ok(v1::Channel::Stdout) => Channel::Stdout,
             Ok(v1::Channel::Stderr) => Channel::Stderr,
@@ -199,7 +210,10 @@ impl Pump {
                     }
                     () = until(deadline), if !self.stream.has_exited() => {
                         if deadline.is_some_and(|deadline| self.is_overdue(deadline)) {
-                            return Err(());
+                            if !self.is_paused().await {
+                                return Err(());
+                            }
+                            deadline = Some(Instant::now() + HOST_GRACE);
                         }
                     }
                 }
@@ -229,6 +243,10 @@ impl Pump {
     /// The end may have arrived and wait behind output that nobody reads: then nothing is overdue.
     fn is_overdue(&self, deadline: Instant) -> bool {
         Instant::now() >= deadline && !self.stream.has_exited()
+    }
+
+    async fn is_paused(&self) -> bool {
+        matches!(self.inner.store.state_of(&self.live.id).await, Ok(Some(State::Paused)))
     }
 
     /// As precise as it is recorded.
@@ -286,8 +304,8 @@ impl Pump {
         let _ = tokio::time::timeout(HOST_GRACE, destroyed).await;
     }
 
-    async fn finish(mut self, exit: Exit) {
-        point("exec.ended");
+    /// Records the end, unless it is recorded already.
+    async fn record(&self, exit: &Exit) {
         let received = self.place.received();
         let record =
             ExitRecord { log_end: Some((received.stdout, received.stderr)), ..exit.to_record() };
@@ -297,6 +315,11 @@ impl Pump {
         {
             tracing::warn!(%error, process = %self.process, "the end was not recorded");
         }
+    }
+
+    async fn finish(mut self, exit: Exit) {
+        point("exec.ended");
+        self.record(&exit).await;
         self.attendance.ended();
         point("exec.ended.done");
         self.inner.count_end();

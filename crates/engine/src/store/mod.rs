@@ -43,6 +43,8 @@ pub(crate) enum Step {
     Ensuring,
     Applying,
     Resetting,
+    Pausing,
+    Resuming,
     Stopping,
     Removing,
 }
@@ -57,6 +59,8 @@ impl Step {
             Self::Ensuring => "ensuring",
             Self::Applying => "applying",
             Self::Resetting => "resetting",
+            Self::Pausing => "pausing",
+            Self::Resuming => "resuming",
             Self::Stopping => "stopping",
             Self::Removing => "removing",
         }

@@ -33,7 +33,7 @@ pub(super) fn sandbox_from(row: &Row<'_>) -> rusqlite::Result<SandboxRecord> {
         tenant: parsed(row, 12, TenantId::parse)?,
         name: row.get(1)?,
         backend: row.get(2)?,
-        state: parsed(row, 3, |text| State::parse(text).ok_or_else(|| unknown(text)))?,
+        state: state(row, 3)?,
         owner: row.get(4)?,
         worker: row.get(5)?,
         created_at,
@@ -65,6 +65,10 @@ pub(super) fn process_from(row: &Row<'_>) -> rusqlite::Result<ProcessRecord> {
             .map_err(|error| invalid(9, error))?,
         details: parsed(row, 11, |text| serde_json::from_str(text))?,
     })
+}
+
+pub(super) fn state(row: &Row<'_>, column: usize) -> rusqlite::Result<State> {
+    parsed(row, column, |text| State::parse(text).ok_or_else(|| unknown(text)))
 }
 
 pub(super) fn parsed<T, E>(

@@ -7,7 +7,7 @@ use rusqlite::{OptionalExtension, params};
 use super::events::{tell, tell_end};
 use super::listing::{Conditions, Listing, text};
 use super::record::{Details, ProcessStatus, SandboxRecord, State};
-use super::rows::{parsed, sandbox_columns, sandbox_from};
+use super::rows::{parsed, sandbox_columns, sandbox_from, state};
 use super::sqlite::{Change, Fault, failed, to_integer, to_json};
 use super::{Claimed, End, KeyClaim, SqliteStore, Step, Which, idempotency, tenants};
 use crate::events::EventKind;
@@ -48,15 +48,12 @@ pub(crate) trait SandboxStore: Send + Sync {
     async fn end(&self, id: &SandboxId, end: &End) -> Result<()>;
 
     /// The sandbox is paused; whoever worked on it no longer does.
-    #[allow(dead_code, reason = "leases and pausing stand on it")]
     async fn paused(&self, id: &SandboxId) -> Result<()>;
 
     /// The sandbox runs again; whoever worked on it no longer does.
-    #[allow(dead_code, reason = "leases and pausing stand on it")]
     async fn resumed(&self, id: &SandboxId) -> Result<()>;
 
     /// Sets both limits of the lease. The idle clock starts anew, the hard one started at `hard_from`.
-    #[allow(dead_code, reason = "leases and pausing stand on it")]
     async fn set_lease(
         &self,
         id: &SandboxId,
@@ -72,6 +69,8 @@ pub(crate) trait SandboxStore: Send + Sync {
     async fn own(&self, id: &SandboxId, owner: &str) -> Result<()>;
 
     async fn sandbox(&self, id: &SandboxId) -> Result<Option<SandboxRecord>>;
+
+    async fn state_of(&self, id: &SandboxId) -> Result<Option<State>>;
 
     /// Whose a sandbox is.
     async fn tenant_of(&self, id: &SandboxId) -> Result<Option<TenantId>>;
@@ -318,6 +317,15 @@ impl SandboxStore for SqliteStore {
         statement.query_row([id.as_str()], sandbox_from).optional().map_err(failed)
     }
 
+    async fn state_of(&self, id: &SandboxId) -> Result<Option<State>> {
+        let connection = self.lock();
+        let mut statement = connection
+            .prepare_cached("SELECT state FROM sandboxes WHERE id = ?1")
+            .map_err(failed)?;
+        let found = statement.query_row([id.as_str()], |row| state(row, 0));
+        found.optional().map_err(failed)
+    }
+
     async fn tenant_of(&self, id: &SandboxId) -> Result<Option<TenantId>> {
         let connection = self.lock();
         let mut statement = connection
@@ -440,7 +448,6 @@ pub(super) fn touch(change: &Change<'_>, id: &SandboxId) -> rusqlite::Result<()>
 }
 
 /// Moves a sandbox to a state in which nobody is at work on it.
-#[allow(dead_code, reason = "pausing stands on it")]
 fn rest_in(change: &Change<'_>, id: &SandboxId, state: State) -> rusqlite::Result<()> {
     change
         .prepare_cached(

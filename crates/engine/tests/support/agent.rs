@@ -32,6 +32,8 @@ pub struct FakeAgent {
     pub mute: AtomicBool,
     /// The most bytes of output that were ever unacknowledged.
     pub most_unacknowledged: AtomicU64,
+    /// The last one that was given after the configuration.
+    pub lease: Mutex<Option<v1::Lease>>,
     configuration: Mutex<Option<v1::Configure>>,
     processes: Mutex<HashMap<String, Arc<FakeProcess>>>,
     died: Arc<Notify>,
@@ -67,6 +69,7 @@ impl FakeAgent {
             files: Mutex::default(),
             mute: AtomicBool::new(false),
             most_unacknowledged: AtomicU64::new(0),
+            lease: Mutex::default(),
             configuration: Mutex::default(),
             processes: Mutex::default(),
             died: Arc::default(),
@@ -248,6 +251,10 @@ impl FakeAgent {
                 if data.end {
                     reply(Body::Done(v1::Done { size }));
                 }
+            }
+            Body::Lease(lease) => {
+                *self.lease.lock().unwrap() = Some(lease);
+                reply(done());
             }
             Body::Ping(_) => reply(Body::Pong(v1::Pong {})),
             other => panic!("not for this agent: {other:?}"),
