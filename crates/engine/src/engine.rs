@@ -150,8 +150,8 @@ impl Engine {
     /// The sandboxes that the query means, oldest first.
     pub async fn list(&self, query: &SandboxQuery) -> Result<Page<Sandbox>> {
         let (after, limit) = (query::after(query.after.as_deref())?, query::limit(query.limit)?);
-        // The pages that follow show what the first one found.
-        if after.is_none() {
+        // The pages that follow show what the first one found; an engine that lives long looks by itself.
+        if after.is_none() && !self.inner.attends {
             recovery::sweep(&self.inner).await?;
         }
         let listing = Listing { scope: &self.scope, query, after, limit };

@@ -94,6 +94,38 @@ impl Api {
         self.act(call, action::DESTROY_SANDBOX, &request.sandbox, work).await
     }
 
+    pub async fn extend_sandbox(
+        &self,
+        call: &Call,
+        request: v1::ExtendSandboxRequest,
+    ) -> Result<v1::Sandbox> {
+        let work = async {
+            let lease = convert::lease(request.idle_timeout_secs, request.lease_secs)?;
+            Ok(convert::sandbox(&self.engine(call).extend(&request.sandbox, lease).await?))
+        };
+        self.act(call, action::EXTEND_SANDBOX, &request.sandbox, work).await
+    }
+
+    pub async fn pause_sandbox(
+        &self,
+        call: &Call,
+        request: v1::PauseSandboxRequest,
+    ) -> Result<v1::Sandbox> {
+        let work =
+            async { Ok(convert::sandbox(&self.engine(call).pause(&request.sandbox).await?)) };
+        self.act(call, action::PAUSE_SANDBOX, &request.sandbox, work).await
+    }
+
+    pub async fn resume_sandbox(
+        &self,
+        call: &Call,
+        request: v1::ResumeSandboxRequest,
+    ) -> Result<v1::Sandbox> {
+        let work =
+            async { Ok(convert::sandbox(&self.engine(call).resume(&request.sandbox).await?)) };
+        self.act(call, action::RESUME_SANDBOX, &request.sandbox, work).await
+    }
+
     pub async fn explain_sandbox(
         &self,
         call: &Call,

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use belljar_api::v1;
 use belljar_backend::IsolationClass;
 use belljar_codes::Code;
-use belljar_engine::{BackendChoice, CreateRequest, WorkspaceRequest};
+use belljar_engine::{BackendChoice, CreateRequest, Lease, WorkspaceRequest};
 use belljar_policy::limits::{parse_cpus, parse_disk, parse_memory, parse_pids};
 use belljar_policy::template::{CommandText, detect};
 use belljar_policy::{
@@ -16,11 +16,6 @@ use belljar_policy::{
 };
 
 use super::seconds;
-
-pub(crate) struct Lease {
-    idle: Option<std::time::Duration>,
-    hard: Option<std::time::Duration>,
-}
 
 use crate::caller::Caller;
 use crate::problem::{Problem, Result};

@@ -71,9 +71,9 @@ service! {
         one get_sandbox(GetSandboxRequest) -> Sandbox;
         one list_sandboxes(ListSandboxesRequest) -> ListSandboxesResponse;
         one destroy_sandbox(DestroySandboxRequest) -> DestroySandboxResponse;
-        // one extend_sandbox
-        // one pause_sandbox
-        // one resume_sandbox
+        one extend_sandbox(ExtendSandboxRequest) -> Sandbox;
+        one pause_sandbox(PauseSandboxRequest) -> Sandbox;
+        one resume_sandbox(ResumeSandboxRequest) -> Sandbox;
         one explain_sandbox(ExplainSandboxRequest) -> Explanation;
         one diff_layer(DiffLayerRequest) -> DiffLayerResponse;
         one apply_layer(ApplyLayerRequest) -> ApplyLayerResponse;
