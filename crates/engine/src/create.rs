@@ -124,8 +124,9 @@ async fn build(
         hard: request.hard_limit,
     };
     let configure = configuration(running.agent, &identity);
-    let connection = Connection::open(running.stream, Some(configure), reporter(inner, &id))
-        .map_err(not_configured)?;
+    let reporter = reporter(inner, &id, &record.tenant);
+    let connection =
+        Connection::open(running.stream, Some(configure), reporter).map_err(not_configured)?;
     // Nobody but its maker knows of an ephemeral sandbox, so its first command may be on the way before the agent has
     // answered; a configuration that failed then fails the command. Others are only told of what is known to work.
     if life == Life::Lasting {

@@ -10,7 +10,6 @@ use belljar_backend::Probe;
 use belljar_policy::{ProcessId, SandboxId};
 use tokio::task::AbortHandle;
 
-use crate::audit::Audit;
 use crate::backends::Backends;
 use crate::background::{Background, to_the_end};
 use crate::destroy::{destroy, has_ended};
@@ -22,10 +21,10 @@ use crate::query::Place;
 use crate::state_dir::StateDirectory;
 use crate::store::{End, Listing, ProcessRecord, SandboxRecord, SqliteStore, State, Store};
 use crate::{
-    Artifact, Counts, CreateRequest, EngineOptions, Error, Events, ExecRequest, Explanation,
-    Follower, LayerChange, LeakReport, Lease, Page, Process, ProcessControl, ProcessInfo,
-    ProcessQuery, Result, Sandbox, SandboxQuery, Scope, Session, SessionRequest, Started,
-    TemplateInfo, Tenants,
+    Artifact, AuditLog, Counts, CreateRequest, EngineOptions, Error, Events, ExecRequest,
+    Explanation, Follower, LayerChange, LeakReport, Lease, Page, Process, ProcessControl,
+    ProcessInfo, ProcessQuery, Result, Sandbox, SandboxQuery, Scope, Session, SessionRequest,
+    Started, TemplateInfo, Tenants,
 };
 use crate::{
     artifacts, ensure, explain, hold, layer, leaks, once, process, query, recovery, session,
@@ -50,7 +49,7 @@ pub(crate) struct Inner {
     pub(crate) directory: StateDirectory,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) backends: Backends,
-    pub(crate) audit: Audit,
+    pub(crate) audit: AuditLog,
     pub(crate) background: Background,
     pub(crate) presence: Presence,
     /// The processes that this engine attends to.
@@ -75,7 +74,7 @@ impl Engine {
         let directory = StateDirectory::open(&options.state_dir)?;
         let store = SqliteStore::open(&directory.database())?;
         let inner = Arc::new(Inner {
-            audit: Audit::new(directory.audit()),
+            audit: AuditLog::of(directory.root()),
             presence: Presence::new(directory.sessions()),
             directory,
             store: Arc::new(store),
@@ -353,6 +352,12 @@ impl Engine {
         self.inner.backends.probe().await
     }
 
+    /// The audit log of the state directory.
+    #[must_use]
+    pub fn audit(&self) -> &AuditLog {
+        &self.inner.audit
+    }
+
     /// Looks for what no sandbox owns any more; removes it if asked to.
     pub async fn leaks(&self, fix: bool) -> Result<LeakReport> {
         self.scope.administers()?;
@@ -390,6 +395,7 @@ impl Engine {
         for backend in self.inner.backends.iter() {
             backend.close().await;
         }
+        self.inner.audit.flush().await;
         if let Err(error) = self.inner.store.maintain().await {
             tracing::debug!(%error, "the store was not tidied");
         }

@@ -58,6 +58,7 @@ mod time;
 mod transition;
 
 pub use artifacts::Artifact;
+pub use audit::{AuditEntry, AuditLog, AuditQuery, AuditReader, AuditRecord, AuditReport};
 pub use belljar_policy::{ProcessId, SandboxId, TenantId};
 pub use engine::Engine;
 pub use error::{Error, Result};

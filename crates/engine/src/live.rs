@@ -75,7 +75,7 @@ impl Live {
                 return Err(error.into());
             }
         };
-        let fresh = Connection::open(socket, None, reporter(inner, &self.id))?;
+        let fresh = Connection::open(socket, None, reporter(inner, &self.id, &self.tenant))?;
         *connection = Some(Arc::clone(&fresh));
         Ok(fresh)
     }
@@ -106,16 +106,16 @@ impl Live {
 }
 
 /// What the engine does with what an agent reports by itself.
-pub(crate) fn reporter(inner: &Arc<Inner>, id: &SandboxId) -> Reporter {
+pub(crate) fn reporter(inner: &Arc<Inner>, id: &SandboxId, tenant: &TenantId) -> Reporter {
     // Weak: a connection is owned by the engine, not the other way round.
     let inner = Arc::downgrade(inner);
-    let id = id.clone();
+    let (id, tenant) = (id.clone(), tenant.clone());
     let budget = Budget::default();
     Box::new(move |report| {
         let Some(inner) = inner.upgrade() else { return };
         match report {
             Report::Event(v1::event::What::ProgramDenied(denied)) => {
-                inner.audit.program_denied(&budget, &id, &denied);
+                inner.audit.program_denied(&budget, &tenant, &id, &denied);
             }
             Report::Event(v1::event::What::LeaseEnded(_)) => inner.reap_later(&id),
             Report::Alive => {

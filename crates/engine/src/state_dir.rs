@@ -4,7 +4,7 @@
 //! belljar.db                      the store                     sandboxes/<id>/    the backend's own
 //! processes/<id>/log.*            output of a process           templates/         unpacked templates
 //! sessions/<tenant>.<name>.lock   held while a session is used  trash/             on its way out
-//! sessions/<token>.engine         held by an engine that owns   audit.jsonl        what was refused
+//! sessions/<token>.engine         held by an engine that owns   audit.*            who did what
 //! ```
 
 use std::fs::DirBuilder;
@@ -60,10 +60,6 @@ impl StateDirectory {
 
     pub(crate) fn database(&self) -> PathBuf {
         self.root.join("belljar.db")
-    }
-
-    pub(crate) fn audit(&self) -> PathBuf {
-        self.root.join("audit.jsonl")
     }
 
     pub(crate) fn sessions(&self) -> PathBuf {
