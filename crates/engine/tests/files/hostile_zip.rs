@@ -4,7 +4,7 @@ use belljar_codes::Code;
 use belljar_engine::{ArchiveFormat, ExtractLimits};
 
 use crate::Setup;
-use crate::raw::{ZipEntry, deflated, stored, zip, zip_link};
+use crate::raw::{ZipEntry, deflated, stored, with_long_end, zip, zip_link};
 
 async fn refusal(setup: &Setup, name: &str, archive: &[u8]) -> Option<String> {
     let limits = ExtractLimits { entries: 100, bytes: 64 << 20, ..ExtractLimits::default() };
@@ -134,10 +134,51 @@ async fn ends_that_can_be_read_in_two_ways_are_refused() {
         ("more entries", change(8, &[2, 0, 2, 0]), true),
         ("parts", change(4, &[1, 0]), true),
         ("far away", change(16, &[0xff, 0xff, 0xff, 0x7f]), true),
-        ("long form", change(16, &[0xff; 4]), true),
+        ("no long form", change(16, &[0xff; 4]), true),
+        ("long form", with_long_end(&plain(), 1), false),
+        ("long form needed", with_long_end(&change(8, &[0xff; 4]), 1), false),
+        ("long form differs", with_long_end(&plain(), 0), true),
     ] {
         let found = refusal(&setup, &format!("t/{name}"), &archive).await;
         assert_eq!(found.is_some(), refused, "{name}: {found:?}");
+    }
+    setup.end().await;
+}
+
+#[tokio::test]
+async fn damaged_archives_end_in_an_answer() {
+    use crate::raw::Tar;
+    let setup = Setup::new().await;
+    let content = b"some contents, some contents";
+    let zipped = zip(&[deflated("a/f", content), zip_link("l", "a"), stored("g", content)]);
+    let tarred = Tar::default().file("a/f", "contents").link("l", "a").end();
+    let limits =
+        ExtractLimits { entries: 100, bytes: 1 << 20, entry_bytes: 1 << 20, ..Default::default() };
+    // The same damage every time.
+    let mut state = 7u32;
+    let mut random = |below: usize| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 8) as usize % below
+    };
+    for round in 0..400 {
+        let (format, whole) = match round % 2 {
+            0 => (ArchiveFormat::Zip, &zipped),
+            _ => (ArchiveFormat::Tar, &tarred),
+        };
+        let mut archive = whole.clone();
+        let at = random(archive.len());
+        archive[at] = random(256) as u8;
+        if random(4) == 0 {
+            archive.truncate(random(archive.len()));
+        }
+        let extracted = setup.files.extract(&setup.path("t"), format, &archive[..], limits).await;
+        if let Err(error) = extracted {
+            let known = [Code::ArchiveRefused, Code::FileKindWrong, Code::FileExists];
+            assert!(known.contains(&error.code()), "{round}: {error:?}");
+        }
+        // Whatever was extracted is below the target.
+        assert!(setup.tree("").iter().all(|name| name.starts_with("t/")));
+        let _ = std::fs::remove_dir_all(setup.path("t"));
     }
     setup.end().await;
 }

@@ -138,3 +138,21 @@ pub(crate) fn zip(entries: &[ZipEntry]) -> Vec<u8> {
     out.extend([0, 0]);
     out
 }
+
+/// The same archive with the long form of its end as well; `entries` is what that says.
+pub(crate) fn with_long_end(archive: &[u8], entries: u64) -> Vec<u8> {
+    let (front, end) = archive.split_at(archive.len() - 22);
+    let number = |at: usize| u64::from(u32::from_le_bytes(end[at..at + 4].try_into().unwrap()));
+    let mut out = front.to_vec();
+    out.extend(b"PK\x06\x06");
+    out.extend(44u64.to_le_bytes());
+    out.extend([45, 3, 45, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    for number in [entries, entries, number(12), number(16)] {
+        out.extend(number.to_le_bytes());
+    }
+    out.extend(b"PK\x06\x07\0\0\0\0");
+    out.extend((front.len() as u64).to_le_bytes());
+    out.extend(1u32.to_le_bytes());
+    out.extend_from_slice(end);
+    out
+}

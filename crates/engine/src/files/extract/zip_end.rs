@@ -14,6 +14,10 @@ const END_SIZE: usize = 22;
 const LOCATOR_SIZE: u64 = 20;
 const LONG_END_SIZE: u64 = 56;
 
+/// "Look for it in the long form."
+const CUT_ENTRIES: u64 = u16::MAX as u64;
+const CUT_SIZE: u64 = u32::MAX as u64;
+
 /// The longest comment after the end.
 const LONGEST_COMMENT: u64 = u16::MAX as u64;
 
@@ -38,11 +42,9 @@ pub(super) async fn find_directory(spool: &Spool) -> Result<Directory> {
         size: u64::from(u32_at(end, 12)),
         start: u64::from(u32_at(end, 16)),
     };
-    let is_long = numbers.entries[1] == u64::from(u16::MAX)
-        || numbers.size == u64::from(u32::MAX)
-        || numbers.start == u64::from(u32::MAX);
-    match is_long {
-        true => long_directory(spool, end_offset).await,
+    // Programs that write as they go have the long form too, needed or not.
+    match numbers.is_cut() || has_locator(spool, end_offset).await? {
+        true => long_directory(spool, end_offset, &numbers).await,
         false => numbers.directory(end_offset),
     }
 }
@@ -56,6 +58,19 @@ struct Numbers {
 }
 
 impl Numbers {
+    /// Whether something is only in the long form.
+    fn is_cut(&self) -> bool {
+        self.entries[1] == CUT_ENTRIES || self.size == CUT_SIZE || self.start == CUT_SIZE
+    }
+
+    /// Whether the long form says the same, as far as the short one says anything.
+    fn agrees_with(&self, long: &Self) -> bool {
+        let same = |short: u64, cut: u64, long: u64| short == cut || short == long;
+        same(self.entries[1], CUT_ENTRIES, long.entries[1])
+            && same(self.size, CUT_SIZE, long.size)
+            && same(self.start, CUT_SIZE, long.start)
+    }
+
     /// The directory, which ends where the record about it begins.
     fn directory(&self, end: u64) -> Result<Directory> {
         if self.disks != [0, 0] || self.entries[0] != self.entries[1] {
@@ -68,7 +83,12 @@ impl Numbers {
     }
 }
 
-async fn long_directory(spool: &Spool, end_offset: u64) -> Result<Directory> {
+async fn has_locator(spool: &Spool, end_offset: u64) -> Result<bool> {
+    let Some(offset) = end_offset.checked_sub(LOCATOR_SIZE) else { return Ok(false) };
+    Ok(spool.read(offset, LOCATOR.len()).await? == LOCATOR)
+}
+
+async fn long_directory(spool: &Spool, end_offset: u64, short: &Numbers) -> Result<Directory> {
     let malformed = || refused_archive("has a malformed end");
     let locator_offset = end_offset.checked_sub(LOCATOR_SIZE).ok_or_else(malformed)?;
     let locator = spool.read(locator_offset, LOCATOR_SIZE as usize).await?;
@@ -90,6 +110,9 @@ async fn long_directory(spool: &Spool, end_offset: u64) -> Result<Directory> {
         size: u64_at(&end, 40),
         start: u64_at(&end, 48),
     };
+    if !short.agrees_with(&numbers) {
+        return Err(refused_archive("has two ends"));
+    }
     numbers.directory(offset)
 }
 
