@@ -41,8 +41,8 @@ const MAINTAIN_EVERY: u32 = 128;
 /// engine.
 #[derive(Clone)]
 pub struct Engine {
-    inner: Arc<Inner>,
-    scope: Scope,
+    pub(crate) inner: Arc<Inner>,
+    pub(crate) scope: Scope,
 }
 
 pub(crate) struct Inner {

@@ -33,6 +33,7 @@ pub mod fault;
 mod files;
 mod fingerprint;
 mod hold;
+mod keys;
 mod layer;
 mod leaks;
 mod live;
@@ -49,6 +50,7 @@ mod recovery;
 mod request;
 mod sandbox;
 mod scope;
+mod secret;
 mod session;
 mod state_dir;
 mod store;
@@ -56,6 +58,7 @@ mod template;
 mod tenants;
 mod time;
 mod transition;
+mod webhooks;
 
 pub use artifacts::Artifact;
 pub use audit::{AuditEntry, AuditLog, AuditQuery, AuditReader, AuditRecord, AuditReport};
@@ -69,6 +72,7 @@ pub use files::{
     FileKind, FileReader, FileWatch, FileWriter, Files, ListOptions, Listing, Search, SearchHit,
     SearchRequest, WatchEvent, WriteMode, WriteOptions,
 };
+pub use keys::{KeyInfo, KeyScope, Keys, NewKey, Role};
 pub use layer::{LayerChange, LayerChangeKind};
 pub use leaks::LeakReport;
 pub use log::{Channel, LogReader, Offsets, Record};
@@ -83,6 +87,8 @@ pub use request::{
 };
 pub use sandbox::{Isolation, Sandbox, SandboxState, Workspace};
 pub use scope::Scope;
+pub use secret::Secret;
 pub use session::Session;
 pub use template::TemplateInfo;
 pub use tenants::{Counts, Quotas, Tenant, TenantUsage, Tenants};
+pub use webhooks::{NewWebhook, Webhook, Webhooks};

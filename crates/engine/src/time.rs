@@ -3,7 +3,11 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub(crate) fn now_ms() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    to_ms(SystemTime::now())
+}
+
+pub(crate) fn to_ms(time: SystemTime) -> i64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 

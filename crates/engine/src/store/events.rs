@@ -18,7 +18,8 @@ use crate::events::{Event, EventKind};
 use crate::time::{from_ms, now_ms};
 use crate::{Result, Scope};
 
-const COLUMNS: &str = "SELECT seq, at, tenant, sandbox, process, kind, detail FROM events";
+pub(super) const COLUMNS: &str =
+    "SELECT seq, at, tenant, sandbox, process, kind, detail FROM events";
 
 /// Some events, and how far they reach: up to there nothing else is in scope.
 #[derive(Clone, Debug)]

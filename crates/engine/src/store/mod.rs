@@ -8,6 +8,7 @@
 
 mod events;
 mod idempotency;
+mod keys;
 mod listing;
 mod processes;
 mod record;
@@ -16,11 +17,13 @@ mod sandboxes;
 mod schema;
 mod sqlite;
 mod tenants;
+mod webhooks;
 
 use belljar_policy::ProcessId;
 
 pub(crate) use events::EventStore;
 pub(crate) use idempotency::{Claimed, IdempotencyStore, KeyClaim, Operation};
+pub(crate) use keys::{KeyStore, StoredKey};
 pub(crate) use listing::Listing;
 pub(crate) use processes::ProcessStore;
 pub(crate) use record::{
@@ -30,6 +33,7 @@ pub(crate) use record::{
 pub(crate) use sandboxes::SandboxStore;
 pub(crate) use sqlite::SqliteStore;
 pub(crate) use tenants::TenantStore;
+pub(crate) use webhooks::WebhookStore;
 
 use crate::Result;
 
@@ -89,7 +93,7 @@ pub(crate) enum End {
 
 #[async_trait::async_trait]
 pub(crate) trait Store:
-    SandboxStore + ProcessStore + EventStore + IdempotencyStore + TenantStore
+    SandboxStore + ProcessStore + EventStore + IdempotencyStore + TenantStore + KeyStore + WebhookStore
 {
     /// The four characters that every id made with this store begins with.
     fn node(&self) -> &str;
