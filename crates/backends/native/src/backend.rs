@@ -18,7 +18,7 @@ use belljar_launcher::wire::{self, Answer, Ask, Facts, MountKind, Start, Tree};
 use belljar_policy::{Access, SandboxId};
 use belljar_sys::process::ProcessIdentity;
 use belljar_sys::{memory_file, mount};
-use tokio::sync::OnceCell;
+use tokio::sync::{Mutex, OnceCell};
 
 use crate::client::Client;
 use crate::explain::explain;
@@ -47,7 +47,8 @@ pub struct Options {
 /// Namespaces and the rest of it on this host's own kernel.
 pub struct Native {
     options: Options,
-    launcher: OnceCell<Launched>,
+    /// Made when it is first needed, and anew when it has ended.
+    launcher: Mutex<Option<Arc<Launched>>>,
     host: OnceCell<HostRoot>,
 }
 
@@ -59,16 +60,22 @@ struct Launched {
 impl Native {
     #[must_use]
     pub fn new(options: Options) -> Self {
-        Self { options, launcher: OnceCell::new(), host: OnceCell::new() }
+        Self { options, launcher: Mutex::default(), host: OnceCell::new() }
     }
 
     /// What the launcher found on this host.
-    pub async fn facts(&self) -> Result<&Facts> {
-        Ok(&self.launched().await?.facts)
+    pub async fn facts(&self) -> Result<Facts> {
+        Ok(self.launched().await?.facts.clone())
     }
 
-    async fn launched(&self) -> Result<&Launched> {
-        self.launcher.get_or_try_init(|| self.launch()).await
+    async fn launched(&self) -> Result<Arc<Launched>> {
+        let mut launcher = self.launcher.lock().await;
+        if let Some(launched) = launcher.as_ref().filter(|launched| launched.client.is_open()) {
+            return Ok(Arc::clone(launched));
+        }
+        // A new one begins by clearing up after its predecessors.
+        let launched = Arc::new(self.launch().await?);
+        Ok(Arc::clone(launcher.insert(launched)))
     }
 
     async fn launch(&self) -> Result<Launched> {
@@ -217,13 +224,15 @@ impl Backend for Native {
     }
 
     async fn plan(&self, spec: &SandboxSpec) -> Result<Vec<Enforcement>> {
-        let facts = &self.launched().await?.facts;
+        let launched = self.launched().await?;
+        let facts = &launched.facts;
         check_identity(spec, facts)?;
         Ok(mechanism::choose(spec, facts)?.enforcement)
     }
 
     async fn start(&self, spec: SandboxSpec) -> Result<Running> {
-        let facts = &self.launched().await?.facts;
+        let launched = self.launched().await?;
+        let facts = &launched.facts;
         check_identity(&spec, facts)?;
         let mechanisms = mechanism::choose(&spec, facts)?;
         let mut request = Request::default();
@@ -372,7 +381,7 @@ impl Backend for Native {
     }
 
     async fn close(&self) {
-        if let Some(launched) = self.launcher.get() {
+        if let Some(launched) = self.launcher.lock().await.take() {
             launched.client.close().await;
         }
     }

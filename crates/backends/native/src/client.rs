@@ -80,6 +80,11 @@ impl Client {
         receiver.await.map_err(|_| failed("the launcher ended before it answered"))
     }
 
+    /// Whether the launcher still answers.
+    pub(crate) fn is_open(&self) -> bool {
+        !self.reader.is_finished()
+    }
+
     /// Lets the launcher finish and waits for its end.
     pub(crate) async fn close(&self) {
         self.reader.abort();

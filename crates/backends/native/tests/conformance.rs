@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use belljar_backend::Backend;
-use belljar_backend::conformance::{Bench, CASES};
+use belljar_backend::conformance::{Bench, CASES, Outcome};
 use belljar_native::{Native, Options};
 use libtest_mimic::{Arguments, Failed, Trial};
 
@@ -38,6 +38,23 @@ fn main() -> ExitCode {
         .iter()
         .map(|case| Trial::test(format!("{me}::{}", case.name), || run(case.name)))
         .collect();
+    trials.push(Trial::test(format!("{me}::a_killed_launcher_is_replaced"), || {
+        with_backend(async |backend, state| {
+            backend.facts().await.map_err(|error| error.to_string())?;
+            for marker in std::fs::read_dir(state.join("launchers")).map_err(|e| e.to_string())? {
+                let pid = marker.map_err(|error| error.to_string())?.file_name();
+                let killed = Command::new("kill").arg("-9").arg(pid).status();
+                killed.map_err(|error| error.to_string())?;
+            }
+            // Whoever asks before its end is noticed is told that it ended; the next one gets a new launcher.
+            for _ in 0..100 {
+                if backend.probe().await.works {
+                    return Ok(());
+                }
+            }
+            Err("no other launcher came".to_owned())
+        })
+    }));
     if root {
         for case in CASES {
             trials.push(Trial::test(format!("rootless::{}", case.name), || {
@@ -49,21 +66,28 @@ fn main() -> ExitCode {
 }
 
 fn run(name: &str) -> Result<(), Failed> {
-    let state =
-        tempfile::Builder::new().prefix("bj").tempdir().map_err(|error| error.to_string())?;
     let case = CASES.iter().find(|case| case.name == name).ok_or("no such case")?;
+    with_backend(async |backend, state| {
+        let scratch = state.with_file_name("scratch");
+        std::fs::create_dir(&scratch).map_err(|error| error.to_string())?;
+        case.run(&Bench { backend, scratch }).await
+    })
+}
+
+/// Does something with a backend on a fresh state directory, and looks for what is left.
+fn with_backend(act: impl AsyncFnOnce(&Native, &Path) -> Outcome) -> Result<(), Failed> {
+    let directory =
+        tempfile::Builder::new().prefix("bj").tempdir().map_err(|error| error.to_string())?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| error.to_string())?;
     runtime.block_on(async {
         let launcher = std::env::current_exe().map_err(|error| error.to_string())?;
-        let scratch = state.path().join("scratch");
-        std::fs::create_dir(&scratch).map_err(|error| error.to_string())?;
-        let state_dir = state.path().join("state");
+        let state_dir = directory.path().join("state");
         std::fs::create_dir(&state_dir).map_err(|error| error.to_string())?;
-        let backend = Native::new(Options { state_dir, launcher });
-        let outcome = case.run(&Bench { backend: &backend, scratch }).await;
+        let backend = Native::new(Options { state_dir: state_dir.clone(), launcher });
+        let outcome = act(&backend, &state_dir).await;
         let left = backend.orphans(&[]).await.map_err(|error| error.to_string())?;
         backend.close().await;
         outcome?;

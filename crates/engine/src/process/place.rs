@@ -16,8 +16,8 @@ pub(super) struct Place {
     log: Option<LogWriter>,
     /// What has been received, logged or not.
     received: Offsets,
-    /// Bytes that could not be written, because the disk was full for example.
-    unlogged: u64,
+    /// Somebody has been told that the log cannot be written.
+    complained: bool,
 }
 
 /// What was new of a piece of output.
@@ -27,6 +27,12 @@ pub(super) struct Taken {
     pub(super) logged: Option<Position>,
 }
 
+/// Output that could not be logged.
+pub(super) struct NoRoom {
+    pub(super) offset: u64,
+    pub(super) data: Vec<u8>,
+}
+
 impl Place {
     /// Opens the log, and goes on where an earlier attendant left it.
     pub(super) fn open(inner: &Inner, id: &ProcessId) -> Result<Self> {
@@ -34,13 +40,13 @@ impl Place {
         let log = LogWriter::open(&path, DEFAULT_CAP)
             .map_err(|source| Error::state("open", &path, source))?;
         let received = log.ends();
-        Ok(Self { path, log: Some(log), received, unlogged: 0 })
+        Ok(Self { path, log: Some(log), received, complained: false })
     }
 
     /// For output that nobody wants to see again.
     pub(super) fn without_log(inner: &Inner, id: &ProcessId) -> Self {
         let path = inner.directory.process(id);
-        Self { path, log: None, received: Offsets::default(), unlogged: 0 }
+        Self { path, log: None, received: Offsets::default(), complained: false }
     }
 
     /// Removes the log of a process that will not be started.
@@ -57,20 +63,22 @@ impl Place {
         self.received
     }
 
-    /// Takes output in: logs it, and gives back what is new of it.
+    /// Takes output in: logs it, and gives back what is new of it; `None` where all of it is known.
     ///
-    /// A log that cannot be written costs log, never output: bytes that find no room are missing from it, with a gap in
-    /// the offsets, and it goes on when there is room again.
+    /// A log that cannot be written, because the disk is full for example, is an error that gives the output back: it can
+    /// be taken again later. With `even_unlogged` it is taken all the same; it is then missing from the log, with a gap
+    /// in the offsets, and the log goes on when there is room again.
     pub(super) fn take(
         &mut self,
         channel: Channel,
         offset: u64,
         mut data: Vec<u8>,
-    ) -> Option<Taken> {
+        even_unlogged: bool,
+    ) -> Result<Option<Taken>, NoRoom> {
         let expected = self.received.get(channel);
         let end = offset + data.len() as u64;
         if end <= expected {
-            return None;
+            return Ok(None);
         }
         // Sent again after a new connection: the first part is known.
         let known = expected.saturating_sub(offset);
@@ -81,15 +89,17 @@ impl Place {
             Some(log) => match log.append(channel, offset, &data) {
                 Ok(()) => log.position(),
                 Err(error) => {
-                    if self.unlogged == 0 {
-                        tracing::warn!(%error, path = %self.path.display(), "output is not logged");
+                    if !std::mem::replace(&mut self.complained, true) {
+                        tracing::warn!(%error, path = %self.path.display(), "output cannot be logged");
                     }
-                    self.unlogged += data.len() as u64;
+                    if !even_unlogged {
+                        return Err(NoRoom { offset, data });
+                    }
                     None
                 }
             },
         };
         self.received.set(channel, end);
-        Some(Taken { record: Record { channel, offset, data: Bytes::from(data) }, logged })
+        Ok(Some(Taken { record: Record { channel, offset, data: Bytes::from(data) }, logged }))
     }
 }

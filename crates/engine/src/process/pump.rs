@@ -38,6 +38,9 @@ const OUTPUT_AFTER_END: Duration = Duration::from_secs(10);
 /// the kernel's counters need not be read.
 const TOO_SHORT_FOR_LIMITS: Duration = Duration::from_millis(5);
 
+/// How often a full disk is tried again.
+const ROOM_POLL: Duration = Duration::from_millis(250);
+
 /// Acknowledge at the latest when this much is waiting for it.
 const ACKNOWLEDGE_FROM: u64 = WINDOW as u64 / 4;
 
@@ -179,7 +182,7 @@ impl Pump {
             Ok(v1::Channel::Stderr) => Channel::Stderr,
             Ok(v1::Channel::Stdin) | Err(_) => return Ok(()),
         };
-        let Some(Taken { record, logged }) = self.place.take(channel, output.offset, output.data)
+        let Some(Taken { record, logged }) = self.take(channel, output, &mut deadline).await?
         else {
             return Ok(());
         };
@@ -221,6 +224,35 @@ impl Pump {
         };
         permit.send(event);
         Ok(())
+    }
+
+    /// Logs a piece of output. Where the disk is full it waits for room: nobody else has the bytes, and unacknowledged they
+    /// stay with the agent, which holds the process up as a full pipe would. Somebody who listens is handed them at once
+    /// instead, and the log has a gap. Error: the deadline passed meanwhile.
+    async fn take(
+        &mut self,
+        channel: Channel,
+        output: v1::Output,
+        deadline: &mut Option<Instant>,
+    ) -> Result<Option<Taken>, ()> {
+        let (mut offset, mut data) = (output.offset, output.data);
+        loop {
+            let even_unlogged = self.events.is_some() || !self.stream.connection().is_open();
+            match self.place.take(channel, offset, data, even_unlogged) {
+                Ok(taken) => return Ok(taken),
+                Err(back) => (offset, data) = (back.offset, back.data),
+            }
+            tokio::time::sleep(ROOM_POLL).await;
+            if self.unrecorded_pid.is_some() {
+                self.record_running().await;
+            }
+            if deadline.is_some_and(|deadline| self.is_overdue(deadline)) {
+                if !self.is_paused().await {
+                    return Err(());
+                }
+                *deadline = Some(Instant::now() + HOST_GRACE);
+            }
+        }
     }
 
     /// Tells the agent what has been taken care of, where that is at least `least` bytes of a channel.
@@ -304,29 +336,46 @@ impl Pump {
         let _ = tokio::time::timeout(HOST_GRACE, destroyed).await;
     }
 
-    /// Records the end, unless it is recorded already.
-    async fn record(&self, exit: &Exit) {
+    /// Records the end, unless it is recorded already. Where that fails, because the disk is full for example, it is tried
+    /// until it succeeds; only where somebody listens does the answer not wait for that. False: it is not on record.
+    async fn record(&self, exit: &Exit) -> bool {
         let received = self.place.received();
         let record =
             ExitRecord { log_end: Some((received.stdout, received.stderr)), ..exit.to_record() };
         let status = exit.stored_status();
-        if let Err(error) =
-            self.inner.store.process_ended(&self.process, status, Some(&record)).await
-        {
-            tracing::warn!(%error, process = %self.process, "the end was not recorded");
+        let mut complained = false;
+        loop {
+            match self.inner.store.process_ended(&self.process, status, Some(&record)).await {
+                Ok(()) => return true,
+                Err(error) if !complained => {
+                    tracing::warn!(%error, process = %self.process, "the end cannot be recorded");
+                    complained = true;
+                }
+                Err(_) => {}
+            }
+            if self.events.as_ref().is_some_and(|events| !events.is_closed()) {
+                return false;
+            }
+            tokio::time::sleep(ROOM_POLL).await;
         }
     }
 
     async fn finish(mut self, exit: Exit) {
         point("exec.ended");
-        self.record(&exit).await;
-        self.attendance.ended();
+        let recorded = self.record(&exit).await;
+        if recorded {
+            self.attendance.ended();
+        } else {
+            drop(self.attendance); // whoever comes next finds out from the agent
+        }
         point("exec.ended.done");
         self.inner.count_end();
         let process = self.process.as_str().to_owned();
         // Whoever waits to write learns that there is nobody to read.
         self.stream.finish(&AgentError::Gone);
-        let _ = self.stream.connection().tell(Body::Forget(v1::Forget { process }));
+        if recorded {
+            let _ = self.stream.connection().tell(Body::Forget(v1::Forget { process }));
+        }
         if let Some(events) = self.events.take() {
             let _ = events.send(ProcessEvent::Exited(exit)).await;
         }
