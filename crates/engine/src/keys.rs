@@ -132,16 +132,28 @@ impl Keys {
         Ok(keys.into_iter().filter(|key| self.sees(key)).collect())
     }
 
+    /// Whether there is a key that opens something.
+    pub async fn any(&self) -> Result<bool> {
+        let now = SystemTime::now();
+        let opens =
+            |key: &KeyInfo| key.revoked_at.is_none() && key.expires_at.is_none_or(|at| at > now);
+        Ok(self.inner.store.keys().await?.iter().any(opens))
+    }
+
     /// From now on the key opens nothing. Revoking it again is fine.
-    pub async fn revoke(&self, id: &str) -> Result<()> {
+    pub async fn revoke(&self, id: &str) -> Result<KeyInfo> {
+        self.get(id).await?;
+        self.inner.store.revoke_key(id).await?;
+        self.get(id).await
+    }
+
+    async fn get(&self, id: &str) -> Result<KeyInfo> {
         self.may_manage()?;
-        match self.inner.store.key(id).await?.filter(|key| self.sees(&key.info)) {
-            Some(key) => self.inner.store.revoke_key(&key.info.id).await,
-            None => {
-                let shown = belljar_policy::shown(id);
-                Err(Error::new(Code::KeyNotFound, format!("there is no key `{shown}`")))
-            }
-        }
+        let found = self.inner.store.key(id).await?.filter(|key| self.sees(&key.info));
+        found.map(|key| key.info).ok_or_else(|| {
+            let shown = belljar_policy::shown(id);
+            Error::new(Code::KeyNotFound, format!("there is no key `{shown}`"))
+        })
     }
 
     /// The key of that secret; `None` if there is none, or it has expired or was revoked.

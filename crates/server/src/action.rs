@@ -61,9 +61,9 @@ pub(crate) const STOP_SERVER: Action = does("server.stop", Permission::Admin);
 pub(crate) const PROBE: Action =
     Action { name: "server.probe", permission: Permission::Admin, audited: false };
 pub(crate) const FIND_LEAKS: Action = does("server.leaks", Permission::Admin);
-pub(crate) const MANAGE_KEYS: Action = does("key.manage", Permission::Admin);
+pub(crate) const MANAGE_KEYS: Action = does("key.manage", Permission::Keys);
 pub(crate) const LIST_KEYS: Action =
-    Action { name: "key.list", permission: Permission::Admin, audited: false };
+    Action { name: "key.list", permission: Permission::Keys, audited: false };
 pub(crate) const MANAGE_TENANTS: Action = does("tenant.manage", Permission::Admin);
 pub(crate) const LOOK_AT_TENANTS: Action = reads("tenant.look");
 pub(crate) const LIST_TENANTS: Action =

@@ -10,7 +10,7 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use belljar_codes::Code;
-use belljar_engine::Engine;
+use belljar_engine::{Engine, KeyInfo};
 use http::{HeaderMap, header};
 
 use crate::call::Call;
@@ -77,12 +77,28 @@ impl Gate {
         if secret.matches('.').count() == 2 {
             return self.tokens.caller(secret);
         }
-        Err(unknown("the API key is not known, has expired or was revoked"))
+        match self.engine.keys().verify(secret).await? {
+            Some(key) => Ok(of_key(key)),
+            None => Err(unknown("the API key is not known, has expired or was revoked")),
+        }
     }
 
     /// Where keys exist, something may stand between the caller and this server; then only a key tells who asks.
     async fn refuse_with_keys(&self) -> Result<()> {
+        if self.engine.keys().any().await? {
+            return Err(unknown("this server has API keys, and the request carries none"));
+        }
         Ok(())
+    }
+}
+
+fn of_key(key: KeyInfo) -> Caller {
+    Caller {
+        scope: key.scope(),
+        actor: format!("key:{}", key.id),
+        permissions: key.scopes.iter().map(|scope| scope.as_str().to_owned()).collect(),
+        key: Some(key.id),
+        proof: Proof::Key,
     }
 }
 

@@ -18,7 +18,9 @@ pub enum Permission {
     Exec,
     /// Files inside sandboxes.
     Files,
-    /// Keys, tenants, the server itself.
+    /// API keys of one's own tenant.
+    Keys,
+    /// Tenants, the server itself.
     Admin,
 }
 
@@ -29,6 +31,7 @@ impl Permission {
             Self::Write => "write",
             Self::Exec => "exec",
             Self::Files => "files",
+            Self::Keys => "keys",
             Self::Admin => "admin",
         }
     }

@@ -148,9 +148,12 @@ pub async fn serve(
 }
 
 /// Beyond this machine nobody is served without a key.
-async fn refuse_open_doors(_engine: &Engine, options: &Options) -> Result<()> {
+async fn refuse_open_doors(engine: &Engine, options: &Options) -> Result<()> {
     let outside = options.listen.iter().find(|address| !address.ip().is_loopback());
     let Some(address) = outside else { return Ok(()) };
+    if engine.keys().any().await? {
+        return Ok(());
+    }
     Err(Problem::new(
         Code::ConflictingOptions,
         format!("{address} can be reached from other machines, and there is no API key"),

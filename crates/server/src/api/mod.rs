@@ -4,6 +4,7 @@
 //! Permissions, the audit log and metrics are applied in one place, [`Api::act`].
 
 mod files;
+mod keys;
 mod lists;
 mod processes;
 mod run;

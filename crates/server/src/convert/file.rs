@@ -35,7 +35,7 @@ fn text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-fn raw(path: &PathBuf) -> Option<bytes::Bytes> {
+fn raw(path: &Path) -> Option<bytes::Bytes> {
     path.to_str().is_none().then(|| path.as_os_str().as_bytes().to_vec().into())
 }
 

@@ -165,9 +165,9 @@ service! {
         one get_caller(GetCallerRequest) -> Caller;
         one probe_backends(ProbeBackendsRequest) -> ProbeBackendsResponse;
         one find_leaks(FindLeaksRequest) -> FindLeaksResponse;
-        // one create_key
-        // one list_keys
-        // one revoke_key
+        one create_key(CreateKeyRequest) -> CreateKeyResponse;
+        one list_keys(ListKeysRequest) -> ListKeysResponse;
+        one revoke_key(RevokeKeyRequest) -> Key;
         one create_tenant(CreateTenantRequest) -> Tenant;
         one get_tenant(GetTenantRequest) -> Tenant;
         one list_tenants(ListTenantsRequest) -> ListTenantsResponse;
