@@ -42,7 +42,7 @@ pub(crate) async fn authenticate(
     let response = match caller {
         Ok(caller) => {
             if let Some(caller) = caller {
-                request.extensions_mut().insert(Call { caller, request_id: request_id.clone() });
+                request.extensions_mut().insert(Call::new(caller, request_id.clone()));
             }
             next.run(request).await
         }

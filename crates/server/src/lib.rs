@@ -19,6 +19,7 @@ mod convert;
 mod embedded;
 mod grpc;
 mod listen;
+mod measure;
 mod peer;
 mod problem;
 mod random;

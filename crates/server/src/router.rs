@@ -13,13 +13,14 @@ use crate::authenticate::{Gate, authenticate};
 use crate::problem::Problem;
 use crate::respond;
 use crate::token::Tokens;
-use crate::{grpc, rest};
+use crate::{grpc, measure, rest};
 
 pub(crate) fn router(api: &Api, tokens: Arc<Tokens>) -> Router {
     let gate = Gate { engine: api.unscoped().clone(), tokens };
     let grpc = grpc::routes(api).prepare().into_axum_router().layer(GrpcWebLayer::new());
     Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
+        .merge(measure::router(api))
         .merge(rest::router(api))
         .merge(grpc.fallback(nothing))
         .layer(axum::middleware::from_fn_with_state(gate, authenticate))

@@ -15,6 +15,7 @@ use tokio::net::{TcpListener, UnixListener};
 
 use crate::api::Api;
 use crate::listen::Serving;
+use crate::measure;
 use crate::problem::{Problem, Result};
 use crate::router::router;
 use crate::status::Status;
@@ -111,6 +112,7 @@ pub async fn serve(
         listeners.push(bind(*address).await?);
     }
     let unix = bind_socket(&socket)?;
+    measure::begin();
     let status = Arc::new(Status::new(
         addresses(&listeners, &socket, options.tls.is_some()),
         options.automatic,
@@ -127,6 +129,7 @@ pub async fn serve(
     }
     tasks.spawn(serving.clone().unix(unix, Arc::clone(&graceful)));
     drop(serving);
+    tasks.spawn(measure::upkeep());
     ready(&status);
 
     tokio::select! {

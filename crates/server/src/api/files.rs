@@ -17,6 +17,7 @@ impl Api {
     pub(super) async fn files(&self, call: &Call, sandbox: &str) -> Result<Files> {
         let engine = self.engine(call);
         let id = engine.identify(convert::required("sandbox", sandbox)?).await?;
+        call.concerns(&id);
         Ok(engine.files(&id).await?)
     }
 
@@ -61,6 +62,7 @@ impl Api {
         request: v1::ReadFileRequest,
     ) -> Result<Answers<v1::FileChunk>> {
         let work = async {
+            call.note("path", &request.path);
             let files = self.files(call, &request.sandbox).await?;
             let at = path("path", &request.path)?;
             let mut reader = files.read(at, request.offset, request.length).await?;
@@ -85,6 +87,7 @@ impl Api {
     ) -> Result<v1::FileInfo> {
         let target = first.sandbox.clone();
         let work = async {
+            call.note("path", &first.path);
             let files = self.files(call, &first.sandbox).await?;
             let at = path("path", &first.path)?;
             let options = WriteOptions {
@@ -113,6 +116,7 @@ impl Api {
         request: v1::MakeDirectoryRequest,
     ) -> Result<v1::FileInfo> {
         let work = async {
+            call.note("path", &request.path);
             let files = self.files(call, &request.sandbox).await?;
             let at = path("path", &request.path)?;
             files.make_directory(at, request.parents).await?;
@@ -127,6 +131,8 @@ impl Api {
         request: v1::MoveFileRequest,
     ) -> Result<v1::FileInfo> {
         let work = async {
+            call.note("from", &request.from);
+            call.note("to", &request.to);
             let files = self.files(call, &request.sandbox).await?;
             let (from, to) = (path("from", &request.from)?, path("to", &request.to)?);
             files.rename(from, to, request.replace).await?;
@@ -141,6 +147,7 @@ impl Api {
         request: v1::RemoveFileRequest,
     ) -> Result<v1::RemoveFileResponse> {
         let work = async {
+            call.note("path", &request.path);
             let files = self.files(call, &request.sandbox).await?;
             files.remove(path("path", &request.path)?, request.recursive).await?;
             Ok(v1::RemoveFileResponse {})
@@ -154,6 +161,7 @@ impl Api {
         request: v1::ChangeModeRequest,
     ) -> Result<v1::FileInfo> {
         let work = async {
+            call.note("path", &request.path);
             let files = self.files(call, &request.sandbox).await?;
             let at = path("path", &request.path)?;
             files.change_mode(at, permissions(request.permissions)?).await?;

@@ -3,6 +3,7 @@
 //! Every method takes the call (who asks) and a message of the API, and answers with one, or with a stream of them.
 //! Permissions, the audit log and metrics are applied in one place, [`Api::act`].
 
+mod audit;
 mod files;
 mod keys;
 mod lists;
@@ -23,6 +24,7 @@ use futures_util::{Stream, StreamExt, stream};
 
 use crate::action::Action;
 use crate::call::Call;
+use crate::measure;
 use crate::problem::{Problem, Result};
 use crate::status::Status;
 
@@ -82,12 +84,13 @@ impl Api {
         target: &str,
         work: impl Future<Output = Result<T>> + Send,
     ) -> Result<T> {
-        let begun = Instant::now();
+        let mut recording =
+            Recording { api: self, call, action, target, begun: Instant::now(), done: false };
         let result = match call.caller.check(action.permission) {
             Ok(()) => work.await,
             Err(problem) => Err(problem),
         };
-        self.record(call, action, target, result.as_ref().err(), begun);
+        recording.end(result.as_ref().err());
         result
     }
 
@@ -100,6 +103,10 @@ impl Api {
         begun: Instant,
     ) {
         let outcome = problem.map_or("ok", |problem| problem.code.as_str());
+        measure::request(action, problem, begun.elapsed());
+        if action.audited {
+            self.put_on_record(call, action, target, outcome);
+        }
         tracing::debug!(
             action = action.name,
             actor = %call.caller.actor,
@@ -108,6 +115,32 @@ impl Api {
             outcome,
             took = ?begun.elapsed(),
         );
+    }
+}
+
+/// A request under way. Who goes away before the answer is on record too: what they asked for may have been done.
+struct Recording<'a> {
+    api: &'a Api,
+    call: &'a Call,
+    action: Action,
+    target: &'a str,
+    begun: Instant,
+    done: bool,
+}
+
+impl Recording<'_> {
+    fn end(&mut self, problem: Option<&Problem>) {
+        self.done = true;
+        self.api.record(self.call, self.action, self.target, problem, self.begun);
+    }
+}
+
+impl Drop for Recording<'_> {
+    fn drop(&mut self) {
+        if !self.done {
+            let gone = Problem::new(Code::Interrupted, "the caller went away before the answer");
+            self.end(Some(&gone));
+        }
     }
 }
 

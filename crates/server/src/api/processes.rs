@@ -11,6 +11,7 @@ use super::{Answers, Api};
 use crate::action;
 use crate::call::Call;
 use crate::convert::{self, required, seconds};
+use crate::measure::Stage;
 use crate::problem::{Problem, Result};
 
 /// Between TERM and KILL.
@@ -79,7 +80,13 @@ impl Api {
         let exec = convert::exec_request(command, key)?;
         let cap = exec.memory_cap;
         let engine = self.engine(call);
-        let started = engine.start(required("sandbox", sandbox)?, exec).await?;
+        let program = command.and_then(|command| command.argv.first());
+        if let Some(program) = program {
+            call.note("program", program);
+        }
+        let started = Stage::Start.time(engine.start(required("sandbox", sandbox)?, exec)).await?;
+        call.concerns(&started.process.sandbox);
+        call.concerns_process(&started.process.id);
         let input = command.and_then(|command| command.input.clone());
         if let (Some(input), true) = (input, started.created) {
             let control = engine.control(&started.process.id).await?;
@@ -184,6 +191,7 @@ impl Api {
             let id = convert::process_id(&request.process_id)?;
             let grace = request.grace_secs.map(|value| seconds("grace_secs", value)).transpose()?;
             let known = engine.process(&id).await?;
+            call.concerns(&known.sandbox);
             // Cancelling what has ended is fine: it is what was wanted.
             if known.finished_at.is_none() {
                 let grace = grace.unwrap_or(DEFAULT_GRACE);
@@ -206,7 +214,10 @@ impl Api {
     ) -> Result<v1::SignalProcessResponse> {
         let work = async {
             let id = convert::process_id(&request.process_id)?;
-            self.engine(call).control(&id).await?.signal(request.signal).await?;
+            let engine = self.engine(call);
+            call.concerns(&engine.process(&id).await?.sandbox);
+            call.note("signal", request.signal.to_string());
+            engine.control(&id).await?.signal(request.signal).await?;
             Ok(v1::SignalProcessResponse {})
         };
         self.act(call, action::SIGNAL_PROCESS, &request.process_id, work).await
@@ -222,7 +233,9 @@ impl Api {
         let target = first.process_id.clone();
         let work = async {
             let id = convert::process_id(&first.process_id)?;
-            let control = self.engine(call).control(&id).await?;
+            let engine = self.engine(call);
+            call.concerns(&engine.process(&id).await?.sandbox);
+            let control = engine.control(&id).await?;
             let mut pieces = std::pin::pin!(stream::iter([Ok(first)]).chain(rest));
             let mut written = 0;
             while let Some(piece) = pieces.next().await {

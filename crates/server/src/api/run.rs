@@ -17,6 +17,7 @@ use super::{Answers, Api};
 use crate::action;
 use crate::call::Call;
 use crate::convert;
+use crate::measure::{self, Stage};
 use crate::problem::{Problem, Result};
 
 /// What is brought back of one file.
@@ -34,7 +35,11 @@ impl Api {
             // Everything that can be wrong with the words is found before anything is made.
             convert::exec_request(request.command.as_ref(), None)?;
             let read: Vec<PathBuf> = request.read.iter().map(PathBuf::from).collect();
-            let mut session = engine.session(session_request(call, &request)?).await?;
+            let session = engine.session(session_request(call, &request)?);
+            let mut session = Stage::Create.time(session).await?;
+            if session.created {
+                measure::created();
+            }
             let since = SystemTime::now();
             let begun = self.begin_in(call, &engine, &session, &request).await;
             let (process, cap) = match begun {

@@ -9,6 +9,7 @@ use super::{Answers, Api};
 use crate::action;
 use crate::call::Call;
 use crate::convert::{self, required};
+use crate::measure::{self, Stage};
 use crate::problem::{Problem, Result};
 
 impl Api {
@@ -31,12 +32,16 @@ impl Api {
                     )
                     .with_remedy("give `name`, or leave out `get_or_create`"));
                 }
-                let session = engine.session(SessionRequest::Named(create)).await?;
+                let session = engine.session(SessionRequest::Named(create));
+                let session = Stage::Create.time(session).await?;
                 (session.sandbox.clone(), session.created)
             } else {
-                (engine.create(create).await?, true)
+                (Stage::Create.time(engine.create(create)).await?, true)
             };
+            call.concerns(&sandbox.id);
+            call.belongs_to(&sandbox.tenant);
             if created {
+                measure::created();
                 write_files(&engine, &sandbox.id, &request.files).await?;
             }
             Ok(convert::sandbox(&sandbox))
@@ -88,7 +93,8 @@ impl Api {
             let sandbox = required("sandbox", &request.sandbox)?;
             let engine = self.engine(call);
             let id = engine.identify(sandbox).await?;
-            engine.destroy(id.as_str()).await?;
+            call.concerns(&id);
+            Stage::Destroy.time(engine.destroy(id.as_str())).await?;
             Ok(v1::DestroySandboxResponse { sandbox_id: id.as_str().to_owned() })
         };
         self.act(call, action::DESTROY_SANDBOX, &request.sandbox, work).await
@@ -101,7 +107,9 @@ impl Api {
     ) -> Result<v1::Sandbox> {
         let work = async {
             let lease = convert::lease(request.idle_timeout_secs, request.lease_secs)?;
-            Ok(convert::sandbox(&self.engine(call).extend(&request.sandbox, lease).await?))
+            let sandbox = self.engine(call).extend(&request.sandbox, lease).await?;
+            call.concerns(&sandbox.id);
+            Ok(convert::sandbox(&sandbox))
         };
         self.act(call, action::EXTEND_SANDBOX, &request.sandbox, work).await
     }
@@ -111,8 +119,11 @@ impl Api {
         call: &Call,
         request: v1::PauseSandboxRequest,
     ) -> Result<v1::Sandbox> {
-        let work =
-            async { Ok(convert::sandbox(&self.engine(call).pause(&request.sandbox).await?)) };
+        let work = async {
+            let sandbox = self.engine(call).pause(&request.sandbox).await?;
+            call.concerns(&sandbox.id);
+            Ok(convert::sandbox(&sandbox))
+        };
         self.act(call, action::PAUSE_SANDBOX, &request.sandbox, work).await
     }
 
@@ -121,8 +132,11 @@ impl Api {
         call: &Call,
         request: v1::ResumeSandboxRequest,
     ) -> Result<v1::Sandbox> {
-        let work =
-            async { Ok(convert::sandbox(&self.engine(call).resume(&request.sandbox).await?)) };
+        let work = async {
+            let sandbox = self.engine(call).resume(&request.sandbox).await?;
+            call.concerns(&sandbox.id);
+            Ok(convert::sandbox(&sandbox))
+        };
         self.act(call, action::RESUME_SANDBOX, &request.sandbox, work).await
     }
 
@@ -189,6 +203,7 @@ impl Api {
         request: v1::ApplyLayerRequest,
     ) -> Result<v1::ApplyLayerResponse> {
         let work = async {
+            call.concerns(&self.engine(call).identify(&request.sandbox).await?);
             let changes = self.engine(call).apply(&request.sandbox).await?;
             Ok(v1::ApplyLayerResponse {
                 changes: changes.iter().map(convert::layer_change).collect(),
@@ -203,6 +218,7 @@ impl Api {
         request: v1::DiscardLayerRequest,
     ) -> Result<v1::DiscardLayerResponse> {
         let work = async {
+            call.concerns(&self.engine(call).identify(&request.sandbox).await?);
             let changes = self.engine(call).discard(&request.sandbox).await?;
             Ok(v1::DiscardLayerResponse {
                 changes: changes.iter().map(convert::layer_change).collect(),

@@ -21,6 +21,8 @@ impl Api {
         request: v1::CopyFileRequest,
     ) -> Result<v1::CopyFileResponse> {
         let work = async {
+            call.note("from", &request.from);
+            call.note("to", &request.to);
             let files = self.files(call, &request.sandbox).await?;
             let (from, to) = (path("from", &request.from)?, path("to", &request.to)?);
             let options = CopyOptions { recursive: request.recursive, replace: request.replace };
@@ -68,6 +70,7 @@ impl Api {
         request: v1::ReadArchiveRequest,
     ) -> Result<Answers<v1::FileChunk>> {
         let work = async {
+            call.note("path", &request.path);
             let files = self.files(call, &request.sandbox).await?;
             let format = convert::archive_format(request.format);
             let reader = files.archive(path("path", &request.path)?, format).await?;
@@ -89,6 +92,7 @@ impl Api {
     ) -> Result<v1::WriteArchiveResponse> {
         let target = first.sandbox.clone();
         let work = async {
+            call.note("path", &first.path);
             let files = self.files(call, &first.sandbox).await?;
             let at = path("path", &first.path)?;
             let format = convert::archive_format(first.format);

@@ -177,6 +177,6 @@ service! {
         // one create_webhook
         // one list_webhooks
         // one remove_webhook
-        // many query_audit
+        many query_audit(QueryAuditRequest) -> AuditRecord as QueryAuditStream;
     }
 }

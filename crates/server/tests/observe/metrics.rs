@@ -1,0 +1,35 @@
+use belljar_api::v1;
+use belljar_api::v1::sandboxes_client::SandboxesClient;
+
+use crate::support::Server;
+
+#[tokio::test]
+async fn requests_are_counted_by_action_and_outcome() {
+    let server = Server::start().await;
+    let mut sandboxes = SandboxesClient::new(server.channel());
+    let get = v1::GetSandboxRequest { sandbox: "nothing".to_owned() };
+    sandboxes.get_sandbox(get).await.unwrap_err();
+    let (status, headers, text) = server.get("/metrics", &[]).await;
+    assert_eq!(status, 200);
+    assert!(headers["content-type"].to_str().unwrap().starts_with("text/plain"));
+    for line in [
+        "belljar_requests_total{action=\"sandbox.get\",outcome=\"sandbox-not-found\"} ",
+        "belljar_errors_total{code=\"sandbox-not-found\"} ",
+        "belljar_request_seconds_bucket{action=\"sandbox.get\",le=\"0.001\"} ",
+        "belljar_sandboxes{state=\"paused\"} 0",
+        "belljar_processes 0",
+        "# TYPE belljar_connections gauge",
+    ] {
+        assert!(text.contains(line), "{line} is not in\n{text}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn metrics_are_the_operators() {
+    let server = Server::start().await;
+    let wrong = [("authorization", "Bearer nonsense")];
+    assert_eq!(server.get("/metrics", &wrong).await.0, 401);
+    assert_eq!(server.get("/metrics", &[]).await.0, 200);
+    server.stop().await;
+}
