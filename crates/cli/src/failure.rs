@@ -5,9 +5,12 @@ use std::error::Error;
 use belljar_codes::Code;
 use belljar_policy::Invalid;
 
+use crate::settings::Origin;
+
 /// Exit status when Belljar itself failed.
 pub(crate) const EXIT_FAILURE: u8 = 125;
-const EXIT_TIMED_OUT: u8 = 124;
+/// Exit status when a time ran out.
+pub(crate) const EXIT_TIMED_OUT: u8 = 124;
 const EXIT_NOT_EXECUTABLE: u8 = 126;
 const EXIT_NOT_FOUND: u8 = 127;
 const EXIT_INTERRUPTED: u8 = 130;
@@ -39,6 +42,15 @@ impl Failure {
         self
     }
 
+    /// A bad value from a variable or file names that place.
+    pub(crate) fn set_by(mut self, origin: &Origin) -> Self {
+        if !matches!(origin, Origin::Flag(_) | Origin::Default) {
+            self.code = Code::InvalidConfiguration;
+            self.message = format!("{} (set by {origin})", self.message);
+        }
+        self
+    }
+
     /// The exit status that goes with it.
     pub(crate) fn exit_status(&self) -> u8 {
         match self.code {
@@ -65,6 +77,26 @@ impl From<belljar_engine::Error> for Failure {
             causes: causes(&error),
             remedy: error.remedy().map(str::to_owned),
         }
+    }
+}
+
+impl From<belljar_client::Failure> for Failure {
+    fn from(failure: belljar_client::Failure) -> Self {
+        let belljar_client::Failure { code, message, causes, remedy } = failure;
+        Self { code, message, causes, remedy }
+    }
+}
+
+impl From<belljar_client::Status> for Failure {
+    fn from(status: belljar_client::Status) -> Self {
+        belljar_client::Failure::from(status).into()
+    }
+}
+
+impl From<belljar_server::Problem> for Failure {
+    fn from(problem: belljar_server::Problem) -> Self {
+        let belljar_server::Problem { code, message, causes, remedy, .. } = problem;
+        Self { code, message, causes, remedy }
     }
 }
 

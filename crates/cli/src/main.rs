@@ -48,69 +48,58 @@ fn main() -> ExitCode {
 
 fn dispatch(cli: Cli) -> Result<Done, Failure> {
     let global = cli.global;
-    let context = |flags| Context::new(&global, flags);
+    /// A command that only needs a context, and runs in it.
+    macro_rules! go {
+        ($flags:expr, $command:path, $args:expr) => {{
+            let context = Context::new(&global, $flags)?;
+            context.block_on($command(&context, $args))
+        }};
+        ($command:path, $args:expr) => {
+            go!(Vec::new(), $command, $args)
+        };
+    }
     match cli.command {
-        Command::Run(args) => {
-            let context = context(args.flags())?;
-            context.block_on(commands::run::run(&context, *args))
+        Command::Run(args) => go!(args.flags(), commands::run::run, *args),
+        Command::Exec(args) => go!(args.flags(), commands::exec::exec, args),
+        Command::Shell(args) => go!(args.options.flags(), commands::shell::shell, *args),
+        Command::Ps(args) => go!(commands::ps::ps, &args),
+        Command::Logs(args) => go!(commands::logs::logs, &args),
+        Command::Wait(args) => go!(commands::processes::wait, &args),
+        Command::Attach(args) => go!(commands::attach::attach, &args),
+        Command::Signal(args) => go!(commands::processes::signal, &args),
+        Command::Cancel(args) => go!(commands::processes::cancel, &args),
+        Command::Create(args) => go!(args.options.flags(), commands::create::create, *args),
+        Command::List(args) => go!(commands::list::list, &args),
+        Command::Inspect(args) => go!(commands::inspect::inspect, &args),
+        Command::Extend(args) => go!(commands::lease::extend, &args),
+        Command::Pause(args) => go!(commands::lease::pause, &args),
+        Command::Resume(args) => go!(commands::lease::resume, &args),
+        Command::Destroy(args) => go!(commands::destroy::destroy, &args),
+        Command::Events(args) => go!(commands::events::events, &args),
+        Command::Proxy(args) => go!(args.options.flags(), commands::proxy::proxy, *args),
+        Command::Cp(args) => go!(commands::cp::cp, args),
+        Command::Files(args) => go!(commands::files::files, args),
+        Command::Diff(args) => go!(commands::layers::diff, &args),
+        Command::Apply(args) => go!(commands::layers::apply, &args),
+        Command::Discard(args) => go!(commands::layers::discard, &args),
+        Command::Serve(args) => {
+            let context = Context::for_server(&global)?;
+            context.block_on(commands::serve::serve(&context, args))
         }
-        Command::Exec(args) => {
-            let context = context(args.flags())?;
-            context.block_on(commands::exec::exec(&context, args))
+        Command::Server(args) => go!(commands::server::server, &args),
+        Command::Keys(args) => go!(commands::keys::keys, args),
+        Command::Tenants(args) => go!(commands::tenants::tenants, args),
+        Command::Token(args) => go!(commands::token::token, &args),
+        Command::Webhooks(args) => go!(commands::webhooks::webhooks, args),
+        Command::Audit(args) => go!(commands::audit::audit, args),
+        Command::Templates(args) => go!(commands::templates::templates, &args),
+        Command::Probe(args) => go!(commands::probe::probe, &args),
+        Command::Setup(args) => go!(commands::setup::setup, &args),
+        Command::Doctor(args) => go!(commands::doctor::doctor, &args),
+        Command::Bench(args) => go!(commands::bench::bench, &args),
+        Command::Config(args) => {
+            commands::config::config(&Context::new(&global, Vec::new())?, &args)
         }
-        Command::Shell(args) => {
-            let context = context(args.options.flags())?;
-            context.block_on(commands::shell::shell(&context, *args))
-        }
-        Command::Create(args) => {
-            let context = context(args.options.flags())?;
-            context.block_on(commands::create::create(&context, *args))
-        }
-        Command::List(args) => {
-            let context = context(Vec::new())?;
-            context.block_on(commands::list::list(&context, &args))
-        }
-        Command::Inspect(args) => {
-            let context = context(Vec::new())?;
-            context.block_on(commands::inspect::inspect(&context, &args))
-        }
-        Command::Destroy(args) => {
-            let context = context(Vec::new())?;
-            context.block_on(commands::destroy::destroy(&context, &args))
-        }
-        Command::Diff(args) => {
-            let context = context(Vec::new())?;
-            context.block_on(commands::layers::diff(&context, &args))
-        }
-        Command::Apply(args) => {
-            let context = context(Vec::new())?;
-            context.block_on(commands::layers::apply(&context, &args))
-        }
-        Command::Discard(args) => {
-            let context = context(Vec::new())?;
-            context.block_on(commands::layers::discard(&context, &args))
-        }
-        Command::Templates(args) => {
-            let context = context(Vec::new())?;
-            context.block_on(commands::templates::templates(&context, &args))
-        }
-        Command::Probe(args) => {
-            let context = context(Vec::new())?;
-            context.block_on(commands::probe::probe(&context, &args))
-        }
-        Command::Setup(args) => {
-            let context = context(Vec::new())?;
-            context.block_on(commands::setup::setup(&context, &args))
-        }
-        Command::Doctor(args) => {
-            let context = context(Vec::new())?;
-            context.block_on(commands::doctor::doctor(&context, &args))
-        }
-        Command::Bench(args) => {
-            let context = context(Vec::new())?;
-            context.block_on(commands::bench::bench(&context, &args))
-        }
-        Command::Config(args) => commands::config::config(&context(Vec::new())?, &args),
         Command::Completions(args) => commands::completions::completions(&args),
         Command::Version(args) => commands::version::version(&args),
     }

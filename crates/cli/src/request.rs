@@ -1,27 +1,33 @@
-//! From words to meaning: what was typed, with the settings behind it, becomes a request to the engine.
+//! From words to meaning: what was typed, with the settings behind it, becomes a request to the server.
+//!
+//! Everything is checked here as the server checks it, so that a slip is told before a server is looked for; paths of
+//! this host become absolute, because the server stands elsewhere.
+
+mod command;
+
+pub(crate) use command::{argv, duration, environment, file_to_write, shell, timeout, user};
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use belljar_backend::IsolationClass;
+use belljar_api::v1;
 use belljar_codes::Code;
-use belljar_engine::{BackendChoice, CreateRequest, Program, WorkspaceRequest};
 use belljar_policy::limits::{parse_cpus, parse_disk, parse_memory, parse_pids, parse_timeout};
-use belljar_policy::template::{CommandText, detect};
 use belljar_policy::{
-    Asked, Environment, Family, Invalid, Limits, MountSpec, NetworkPolicy, Programs, SandboxName,
-    TemplateSpec, UserSpec, WorkspaceSpec, shown,
+    Invalid, MountSpec, NetworkPolicy, Programs, SandboxName, TemplateSpec, WorkspaceMode,
+    WorkspaceSpec, shown,
 };
 
-use crate::args::{CommandArgs, ExecArgs, RunArgs, SandboxArgs};
+use crate::args::{ExecArgs, RunArgs, SandboxArgs};
 use crate::failure::Failure;
-use crate::settings::{Key, Origin, Settings};
+use crate::settings::{Key, Origin, Setting, Settings};
 
 /// A sandbox holds a handful of labels.
 const MAX_LABELS: usize = 64;
 const MAX_LABEL: usize = 256;
+const MAX_METADATA: usize = 4096;
 
 type Flags = Vec<(Key, OsString)>;
 
@@ -91,38 +97,40 @@ impl ExecArgs {
 
 // === a new sandbox ===
 
-/// The sandbox that `args` describe, for `command`.
+/// The sandbox that `args` describe; `hint` is the command it is for.
 pub(crate) fn create_request(
     settings: &Settings,
     name: Option<&str>,
     args: &SandboxArgs,
-    command: CommandText<'_>,
-) -> Result<CreateRequest, Failure> {
-    let template = settings.get(Key::Template).parse(TemplateSpec::parse)?.unwrap_or_default();
-    let family_hint = family(&template, command);
-    Ok(CreateRequest {
-        name: name.map(SandboxName::parse).transpose()?,
-        template,
-        family_hint,
-        backend: backend(settings)?,
-        isolation_floor: args.isolation.as_deref().and_then(isolation_class),
-        waive_isolation: args.i_understand_no_isolation,
-        network: network(settings, args)?,
-        limits: limits(settings)?,
+    hint: Vec<String>,
+) -> Result<v1::CreateSandboxRequest, Failure> {
+    if let Some(name) = name {
+        SandboxName::parse(name)?;
+    }
+    user(args.user.as_deref())?;
+    Ok(v1::CreateSandboxRequest {
+        name: name.map(str::to_owned),
+        template: Some(template(settings)?),
+        backend: settings.get(Key::Backend).parse_text(|text| Ok(text.to_owned()))?,
+        isolation: args.isolation.clone(),
+        allow_no_isolation: args.i_understand_no_isolation,
+        network: Some(network(settings, args)?),
+        limits: Some(limits(settings)?),
         best_effort: args.best_effort,
         workspace: workspace(args)?,
-        mounts: args.mount.iter().map(|mount| MountSpec::parse(mount)).collect::<Result<_, _>>()?,
-        environment: environment(&args.env)?,
-        user: user(args.user.as_deref())?.unwrap_or_default(),
-        workdir: args.workdir.clone(),
+        mounts: args.mount.iter().map(|mount| self::mount(mount)).collect::<Result<_, _>>()?,
+        environment: environment(&args.env)?.into_map(),
+        user: args.user.clone(),
+        working_directory: args.workdir.as_deref().map(path_text).transpose()?,
         writable: args.writable,
         programs: programs(&args.programs)?,
-        idle_timeout: settings.get(Key::IdleTimeout).parse_text(parse_timeout)?,
-        hard_limit: args.lease.as_deref().map(parse_timeout).transpose()?,
+        idle_timeout_secs: settings.get(Key::IdleTimeout).parse_text(parse_timeout)?.map(seconds),
+        lease_secs: args.lease.as_deref().map(parse_timeout).transpose()?.map(seconds),
         ensure: args.ensure.clone(),
         labels: labels(&args.label)?,
-        timeout: timeout(settings)?,
-        ..CreateRequest::default()
+        timeout_secs: timeout(settings)?.map(seconds),
+        command_hint: hint,
+        ..v1::CreateSandboxRequest::default()
     })
 }
 
@@ -132,12 +140,12 @@ pub(crate) fn session_request(
     settings: &Settings,
     name: Option<&str>,
     args: &SandboxArgs,
-    command: CommandText<'_>,
-) -> Result<CreateRequest, Failure> {
-    let mut create = create_request(settings, name, args, command)?;
+    hint: Vec<String>,
+) -> Result<v1::CreateSandboxRequest, Failure> {
+    let mut create = create_request(settings, name, args, hint)?;
     create.same_shape = !args.given().is_empty();
-    create.environment = Environment::new();
-    create.workdir = None;
+    create.environment.clear();
+    create.working_directory = None;
     Ok(create)
 }
 
@@ -157,175 +165,144 @@ pub(crate) fn refuse_options(args: &SandboxArgs, sandbox: &str) -> Result<(), Fa
     }
 }
 
-fn backend(settings: &Settings) -> Result<BackendChoice, Failure> {
-    let name = settings.get(Key::Backend).parse_text(|text| Ok(text.to_owned()))?;
-    Ok(match name.as_deref() {
-        None | Some("auto") => BackendChoice::Auto,
-        Some(name) => BackendChoice::Named(name.to_owned()),
-    })
-}
-
-fn isolation_class(word: &str) -> Option<IsolationClass> {
-    match word {
-        "namespace" => Some(IsolationClass::Namespace),
-        "kernel" => Some(IsolationClass::Kernel),
-        "vm" => Some(IsolationClass::Vm),
-        _ => None,
+fn template(settings: &Settings) -> Result<String, Failure> {
+    let setting = settings.get(Key::Template);
+    match setting.parse(TemplateSpec::parse)?.unwrap_or_default() {
+        TemplateSpec::Rootfs(directory) => Ok(format!("rootfs:{}", absolute(&directory)?)),
+        spec => Ok(spec.to_string()),
     }
 }
 
-fn network(settings: &Settings, args: &SandboxArgs) -> Result<NetworkPolicy, Failure> {
+fn network(settings: &Settings, args: &SandboxArgs) -> Result<v1::Network, Failure> {
     let setting = settings.get(Key::Profile);
     let profile = setting.parse_text(|text| Ok(text.to_owned()))?;
     let is_flag = matches!(setting.origin, Origin::Flag(_));
     // A profile of a file is a default, which `--network` replaces; two flags must agree.
     let profile = profile.filter(|_| is_flag || args.network.is_none());
-    Ok(NetworkPolicy::from_flags(profile.as_deref(), args.network.as_deref(), &args.allow)?)
+    NetworkPolicy::from_flags(profile.as_deref(), args.network.as_deref(), &args.allow)?;
+    Ok(v1::Network { mode: args.network.clone(), profile, allow: args.allow.clone() })
 }
 
-fn limits(settings: &Settings) -> Result<Limits, Failure> {
-    let mut limits = Limits::default();
-    let memory = settings.get(Key::Memory);
-    if let Some(value) = memory.parse_text(parse_memory)? {
-        limits.memory_bytes = Asked { value, asked: memory.is_chosen() };
+/// Only limits that somebody chose are sent: those are enforced fully or refused, defaults are not.
+fn limits(settings: &Settings) -> Result<v1::Limits, Failure> {
+    fn chosen<T>(
+        setting: &Setting,
+        parse: impl FnOnce(&str) -> Result<T, Invalid>,
+    ) -> Result<Option<u64>, Failure>
+    where
+        u64: From<T>,
+    {
+        let value = setting.parse_text(parse)?;
+        Ok(value.map(u64::from).filter(|_| setting.is_chosen()))
     }
-    let cpus = settings.get(Key::Cpus);
-    if let Some(value) = cpus.parse_text(parse_cpus)? {
-        limits.cpu_millis = Asked { value, asked: cpus.is_chosen() };
-    }
-    let pids = settings.get(Key::Pids);
-    if let Some(value) = pids.parse_text(parse_pids)? {
-        limits.pids = Asked { value, asked: pids.is_chosen() };
-    }
-    let disk = settings.get(Key::Disk);
-    match disk.parse_text(parse_disk)? {
-        Some(bytes) if disk.is_chosen() => Ok(limits.with_disk(bytes)),
-        _ => Ok(limits),
-    }
+    Ok(v1::Limits {
+        memory_bytes: chosen(settings.get(Key::Memory), parse_memory)?,
+        milli_cpus: chosen(settings.get(Key::Cpus), parse_cpus)?,
+        pids: chosen(settings.get(Key::Pids), parse_pids)?,
+        disk_bytes: chosen(settings.get(Key::Disk), parse_disk)?,
+    })
 }
 
-fn workspace(args: &SandboxArgs) -> Result<Option<WorkspaceRequest>, Failure> {
+fn workspace(args: &SandboxArgs) -> Result<Option<v1::Workspace>, Failure> {
     let Some(argument) = &args.workspace else { return Ok(None) };
     let spec = WorkspaceSpec::parse(argument, args.workspace_mode.as_deref())?;
-    Ok(Some(WorkspaceRequest { path: spec.source, mode: spec.mode }))
-}
-
-/// What the command's words tell, for `auto`; the engine looks at the workspace where they tell nothing.
-fn family(template: &TemplateSpec, command: CommandText<'_>) -> Option<(Family, String)> {
-    let (family, reason) = detect(command, &[]);
-    (*template == TemplateSpec::Auto && family != Family::Base).then_some((family, reason))
-}
-
-fn programs(lists: &[String]) -> Result<Option<Programs>, Failure> {
-    if lists.is_empty() {
-        return Ok(None);
-    }
-    Ok(Some(Programs::parse(&lists.join(","))?))
-}
-
-fn labels(entries: &[String]) -> Result<BTreeMap<String, String>, Failure> {
-    let refuse = |entry: &str, reason: &str| {
-        Failure::new(Code::InvalidArgument, format!("label `{}` {reason}", shown(entry)))
-            .with_remedy("write `KEY=VALUE`, up to 256 characters each, without control characters")
+    let mode = match spec.mode {
+        WorkspaceMode::Bind => "bind",
+        WorkspaceMode::BindReadOnly => "bind-ro",
+        WorkspaceMode::Overlay => "overlay",
     };
-    let mut labels = BTreeMap::new();
+    Ok(Some(v1::Workspace { path: absolute(&spec.source)?, mode: Some(mode.to_owned()) }))
+}
+
+fn mount(argument: &OsStr) -> Result<String, Failure> {
+    let spec = MountSpec::parse(argument)?;
+    let access = match spec.access {
+        belljar_policy::Access::ReadOnly => "ro",
+        belljar_policy::Access::ReadWrite => "rw",
+    };
+    Ok(format!("{}:{}:{access}", absolute(&spec.source)?, path_text(&spec.target)?))
+}
+
+fn programs(lists: &[String]) -> Result<Vec<String>, Failure> {
+    if lists.is_empty() {
+        return Ok(Vec::new());
+    }
+    Ok(Programs::parse(&lists.join(","))?.iter().map(str::to_owned).collect())
+}
+
+/// `KEY=VALUE` entries.
+pub(crate) fn labels(entries: &[String]) -> Result<BTreeMap<String, String>, Failure> {
+    pairs("label", entries, MAX_LABEL)
+}
+
+/// As [`labels`], with longer values.
+pub(crate) fn metadata(entries: &[String]) -> Result<BTreeMap<String, String>, Failure> {
+    pairs("metadata", entries, MAX_METADATA)
+}
+
+fn pairs(
+    what: &str,
+    entries: &[String],
+    longest: usize,
+) -> Result<BTreeMap<String, String>, Failure> {
+    let refuse = |entry: &str, reason: &str| {
+        Failure::new(Code::InvalidArgument, format!("{what} `{}` {reason}", shown(entry)))
+            .with_remedy(format!(
+                "write `KEY=VALUE`, the value up to {longest} characters, without control characters"
+            ))
+    };
+    let mut pairs = BTreeMap::new();
     for entry in entries {
         let (key, value) = entry.split_once('=').ok_or_else(|| refuse(entry, "has no `=`"))?;
-        if key.is_empty() || key.len() > MAX_LABEL || value.len() > MAX_LABEL {
+        if key.is_empty() || key.len() > MAX_LABEL || value.len() > longest {
             return Err(refuse(entry, "is empty or too long"));
         }
         if entry.contains(char::is_control) {
             return Err(refuse(entry, "contains a control character"));
         }
-        labels.insert(key.to_owned(), value.to_owned());
+        pairs.insert(key.to_owned(), value.to_owned());
     }
-    if labels.len() > MAX_LABELS {
-        return Err(Failure::new(Code::InvalidArgument, format!("more than {MAX_LABELS} labels"))
-            .with_remedy("keep what belongs to a sandbox in fewer labels"));
-    }
-    Ok(labels)
-}
-
-// === a command ===
-
-pub(crate) fn user(word: Option<&str>) -> Result<Option<UserSpec>, Failure> {
-    Ok(word.map(UserSpec::parse).transpose()?)
-}
-
-/// Entries `NAME=VALUE`; of `NAME` alone the value is taken from this process, if it has one.
-pub(crate) fn environment(entries: &[String]) -> Result<Environment, Failure> {
-    let mut environment = Environment::new();
-    for entry in entries {
-        if let Some((name, value)) = entry.split_once('=') {
-            environment.set(name, value)?;
-            continue;
-        }
-        // Checked before it is looked up: the operating system's lookup would panic on a NUL byte.
-        environment.clone().set(entry, "")?;
-        match std::env::var(entry) {
-            Ok(value) => environment.set(entry, &value)?,
-            Err(std::env::VarError::NotPresent) => {}
-            Err(std::env::VarError::NotUnicode(_)) => {
-                return Err(Failure::new(
-                    Code::InvalidArgument,
-                    format!("the value of environment variable `{entry}` is not text"),
-                )
-                .with_remedy("give the value as `NAME=VALUE` in UTF-8"));
-            }
-        }
-    }
-    Ok(environment)
-}
-
-/// How long a command may run, for those that have a limit by default.
-pub(crate) fn timeout(settings: &Settings) -> Result<Option<Duration>, Failure> {
-    settings.get(Key::Timeout).parse_text(parse_timeout)
-}
-
-impl CommandArgs {
-    pub(crate) fn program(&self) -> Result<Program, Failure> {
-        let words = self.cmd.iter().chain(&self.argv);
-        if words.into_iter().any(|word| word.as_encoded_bytes().contains(&0)) {
-            return Err(Invalid::new(
-                Code::InvalidArgument,
-                "the command contains a NUL byte",
-                "leave out the NUL byte, or pass the data in a file",
-            )
-            .into());
-        }
-        match &self.cmd {
-            Some(line) => Ok(Program::Shell(line.clone())),
-            None if self.argv.first().is_some_and(|program| program.is_empty()) => {
-                Err(Failure::new(Code::ProgramNotFound, "the program's name is empty")
-                    .with_remedy("write the program after `--`"))
-            }
-            None => Ok(Program::Argv(self.argv.clone())),
-        }
-    }
-
-    /// For detection only.
-    pub(crate) fn text(&self) -> CommandText<'_> {
-        match &self.cmd {
-            Some(line) => line.to_str().map_or(CommandText::None, CommandText::Line),
-            None => CommandText::Argv(&self.argv),
-        }
-    }
-}
-
-/// `PATH=CONTENT`, as bytes.
-pub(crate) fn file_to_write(argument: &OsStr) -> Result<(&Path, &[u8]), Failure> {
-    use std::os::unix::ffi::OsStrExt;
-    let bytes = argument.as_bytes();
-    match bytes.iter().position(|&byte| byte == b'=') {
-        Some(split) if split > 0 => {
-            Ok((Path::new(OsStr::from_bytes(&bytes[..split])), &bytes[split + 1..]))
-        }
-        _ => Err(Failure::new(
+    if pairs.len() > MAX_LABELS {
+        return Err(Failure::new(
             Code::InvalidArgument,
-            format!("`--write {}` names no path", shown(&argument.to_string_lossy())),
+            format!("more than {MAX_LABELS} entries of `--{what}`"),
         )
-        .with_remedy("write `--write PATH=CONTENT`")),
+        .with_remedy("keep what belongs to a sandbox in fewer entries"));
     }
+    Ok(pairs)
+}
+
+// === values ===
+
+pub(crate) fn seconds(duration: Duration) -> f64 {
+    duration.as_secs_f64()
+}
+
+/// A path of this host, for somebody who stands elsewhere.
+fn absolute(path: &Path) -> Result<String, Failure> {
+    let absolute: PathBuf = std::path::absolute(path).map_err(|error| {
+        Failure::new(
+            Code::InvalidArgument,
+            format!("path `{}` cannot be used", shown(&path.to_string_lossy())),
+        )
+        .caused_by(&error)
+    })?;
+    path_text(&absolute)
+}
+
+/// The API speaks UTF-8.
+pub(crate) fn path_text(path: &Path) -> Result<String, Failure> {
+    text(path.as_os_str())
+}
+
+pub(crate) fn text(words: &OsStr) -> Result<String, Failure> {
+    words.to_str().map(str::to_owned).ok_or_else(|| {
+        Failure::new(
+            Code::InvalidArgument,
+            format!("`{}` is not text", shown(&words.to_string_lossy())),
+        )
+        .with_remedy("use names in UTF-8")
+    })
 }
 
 #[cfg(test)]

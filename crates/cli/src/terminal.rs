@@ -2,6 +2,7 @@
 
 use std::io::{self, IsTerminal};
 
+use belljar_api::v1;
 use belljar_codes::Code;
 use belljar_policy::Environment;
 use rustix::stdio::stdin;
@@ -57,6 +58,12 @@ pub(crate) fn size() -> (u16, u16) {
         Ok(size) if size.ws_row > 0 && size.ws_col > 0 => (size.ws_row, size.ws_col),
         _ => FALLBACK_SIZE,
     }
+}
+
+/// As [`size`], for the server.
+pub(crate) fn wire_size() -> v1::Terminal {
+    let (rows, columns) = size();
+    v1::Terminal { rows: rows.into(), columns: columns.into() }
 }
 
 /// Tells the programs inside which kind of terminal this is, unless the caller did.

@@ -1,6 +1,6 @@
 //! Killed at every point: whatever dies, and wherever, the next command finds a consistent state and nothing is left.
 //!
-//! A whole life (create with a layer and an ensured command, exec, diff, apply, destroy) is lived with `BELLJAR_FAULT`
+//! A whole life (create with a layer and an ensured command, exec, pause, resume, extend, diff, apply, destroy) is lived with `BELLJAR_FAULT`
 //! set to one point after the other, in the engine's process, the launcher and its helpers. The life must notice the
 //! death or go on; afterwards, without the fault, a second life must succeed and the leak check must find nothing.
 
@@ -16,7 +16,7 @@ use support::Place;
 fn live(place: &Place, name: &str, fault: Option<&str>) -> bool {
     let workspace = place.path("workspace");
     let workspace = workspace.to_str().unwrap();
-    let steps: [&[&str]; 5] = [
+    let steps: [&[&str]; 8] = [
         &[
             "create",
             "--name",
@@ -29,6 +29,9 @@ fn live(place: &Place, name: &str, fault: Option<&str>) -> bool {
             "true",
         ],
         &["exec", name, "--", "sh", "-c", "echo made > /workspace/made"],
+        &["pause", name],
+        &["resume", name],
+        &["extend", name, "--idle-timeout", "1h"],
         &["diff", name],
         &["apply", name],
         &["destroy", name],
@@ -51,7 +54,8 @@ fn live(place: &Place, name: &str, fault: Option<&str>) -> bool {
 }
 
 fn converges(point: &str, launcher: bool) {
-    let Some(place) = Place::with_sandboxes() else { return };
+    // Everything happens in the command's own process, so that this is what dies.
+    let Some(place) = Place::embedded_with_sandboxes() else { return };
     place.write("workspace/given", "given\n");
     let killed = live(&place, "first", Some(point));
     assert!(killed, "nothing died at {point}");

@@ -43,7 +43,12 @@ fn a_mistake_is_an_object_for_programs() {
     check(&["run", "--json", "--allow", "a.com", "--", "true"], "conflicting-options");
     check(&["run", "--json", "--network", "allowlist", "--", "true"], "invalid-network-rule");
     check(&["run", "--json", "-s", "x", "--network", "full", "--", "true"], "conflicting-options");
-    check(&["run", "--json", "--detach", "--", "true"], "invalid-argument");
+    check(&["run", "--json", "--stdin", "--", "true"], "invalid-argument");
+    check(&["signal", "--json", "p1", "NONE"], "invalid-argument");
+    check(&["wait", "--json", "p1", "--timeout", "soon"], "invalid-limit");
+    check(&["cp", "--json", "a", "b"], "invalid-argument");
+    check(&["events", "--json", "--kind", "nonesuch"], "invalid-argument");
+    check(&["tenants", "create", "--json", "Not A Name"], "invalid-name");
     check(&["create", "--json", "--user", "nonesuch"], "user-invalid");
     check(&["destroy", "--json", "--all", "x"], "conflicting-options");
 }
@@ -65,13 +70,23 @@ fn people_read_the_reason_and_a_hint() {
 }
 
 #[test]
-fn a_server_is_refused() {
+fn a_server_that_is_not_there_is_told() {
     let place = Place::new();
     let words = ["list", "--json"];
-    let by_variable = place.run_with(&words, &[("BELLJAR_SERVER", "https://x")]).exits(125);
-    assert_eq!(by_variable.json()["error"]["code"], "invalid-configuration");
-    let by_flag = place.run(&["--server", "https://x", "list", "--json"]).exits(125);
-    assert_eq!(by_flag.json()["error"]["code"], "invalid-configuration");
+    let nonsense = place.run_with(&words, &[("BELLJAR_SERVER", "nonsense")]).exits(125);
+    assert_eq!(nonsense.json()["error"]["code"], "invalid-configuration");
+    let by_flag = place.run(&["--server", "nonsense", "list", "--json"]).exits(125);
+    assert_eq!(by_flag.json()["error"]["code"], "invalid-argument");
+    let address = format!("unix:{}", place.path("none.sock").display());
+    let nobody = place.run(&["--server", &address, "list", "--json"]).exits(125);
+    assert_eq!(nobody.json()["error"]["code"], "server-unreachable");
+    // Port 9 of loopback: nothing listens there.
+    let closed = place.run(&["--server", "http://127.0.0.1:9", "list", "--json"]).exits(125);
+    assert_eq!(closed.json()["error"]["code"], "server-unreachable");
+    let status = place.run(&["server", "status", "--json"]).exits(125);
+    assert_eq!(status.json()["error"]["code"], "server-unreachable");
+    place.run(&["server", "stop"]).says("no server runs\n").exits(0);
+    assert!(!place.state_dir().exists(), "who only asks makes nothing");
 }
 
 #[test]

@@ -24,6 +24,8 @@ pub struct Installation {
     sandboxes: Mutex<Vec<String>>,
     /// Whether the binary ran at all.
     used: AtomicBool,
+    /// Whether commands do everything themselves.
+    embedded: AtomicBool,
 }
 
 /// A request that the product refused.
@@ -39,8 +41,8 @@ impl Installation {
     pub fn new(mode: Mode) -> Self {
         let directory = Directory::new();
         let account = mode.account();
-        let (sandboxes, used) = Default::default();
-        let installation = Self { mode, account, directory, sandboxes, used };
+        let (sandboxes, used, embedded) = Default::default();
+        let installation = Self { mode, account, directory, sandboxes, used, embedded };
         for name in ["state", "home", "work"] {
             installation.make_directory(name);
         }
@@ -55,6 +57,31 @@ impl Installation {
     #[must_use]
     pub fn state(&self) -> PathBuf {
         self.directory.path().join("state")
+    }
+
+    /// From now on commands do everything in their own process, without a server: for tests that kill or measure
+    /// whoever does the work.
+    pub fn embed(&self) {
+        self.embedded.store(true, Ordering::Relaxed);
+    }
+
+    /// Stops the server that commands started. The next command that needs one starts another.
+    #[track_caller]
+    pub fn stop_server(&self) {
+        if self.used.load(Ordering::Relaxed) {
+            let mut command = self.command(["server", "stop"]);
+            command.env_remove("BELLJAR_SERVER");
+            Started::new(command, &[]).finish().expect_success();
+        }
+    }
+
+    /// The process of the server that commands started.
+    #[must_use]
+    #[track_caller]
+    pub fn server_process(&self) -> u32 {
+        let status = self.run(["server", "status", "--json"]).expect_success().json();
+        let process = status["pid"].as_u64().and_then(|pid| pid.try_into().ok());
+        process.unwrap_or_else(|| panic!("no process in {status}"))
     }
 
     /// A directory that the installation's user owns, for files of the test.
@@ -107,6 +134,9 @@ impl Installation {
         command.env(CANARY.0, CANARY.1);
         if let Some(log) = std::env::var_os("BELLJAR_LOG") {
             command.env("BELLJAR_LOG", log);
+        }
+        if self.embedded.load(Ordering::Relaxed) {
+            command.env("BELLJAR_SERVER", "embedded");
         }
         command.current_dir(self.work());
         if let Some(Account { uid, gid }) = self.account {
@@ -176,6 +206,7 @@ impl Installation {
     /// Fails the test if anything of this installation's sandboxes is still there after a while.
     #[track_caller]
     pub fn assert_nothing_left(&self) {
+        self.stop_server();
         let mut left = Snapshot::default();
         let gone = wait_until(PROMPT, || {
             left = Snapshot::take(&self.scope());
@@ -190,6 +221,7 @@ impl Drop for Installation {
         // After a failed test: whatever is left must not disturb the others. Failing here would hide the cause.
         if std::thread::panicking() && self.used.load(Ordering::Relaxed) {
             let _ = self.command(["destroy", "--all"]).output();
+            let _ = self.command(["server", "stop"]).env_remove("BELLJAR_SERVER").output();
         }
     }
 }

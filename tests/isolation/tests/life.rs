@@ -31,6 +31,7 @@ fn a_whole_life_leaves_the_machine_as_it_was(belljar: &Installation) {
     sandbox.exec(["true"]).expect_success();
     sandbox.destroy().expect_success();
     belljar.run(["run", "--ephemeral", "--", "true"]).expect_success();
+    belljar.stop_server();
     before.assert_same(&Scope::Machine);
 }
 
@@ -44,6 +45,7 @@ fn a_killed_command_leaves_a_working_sandbox(belljar: &Installation) {
 }
 
 fn a_killed_create_leaves_nothing(belljar: &Installation) {
+    belljar.embed();
     let sandboxes = belljar.state().join("sandboxes");
     let count = || fs::read_dir(&sandboxes).into_iter().flatten().count();
     for round in 0..10 {
@@ -67,6 +69,7 @@ fn a_killed_create_leaves_nothing(belljar: &Installation) {
 }
 
 fn a_killed_destroy_is_finished_by_the_next_command(belljar: &Installation) {
+    belljar.embed();
     for round in 0..10 {
         let sandbox = belljar.create(&[]);
         let mut destroy = belljar.start(["destroy", sandbox.id()]);

@@ -186,7 +186,8 @@ fn unread_output_costs_bounded_memory(belljar: &Installation) {
     let sandbox = belljar.create(&[]);
     // Nobody reads this command's output.
     let flood = sandbox.start_with(&["--timeout", "30"], [PROBE, "flood", "1073741824"]);
-    let watched = [("command", flood.id()), ("agent", sandbox.agent().0)];
+    let server = belljar.server_process();
+    let watched = [("command", flood.id()), ("agent", sandbox.agent().0), ("server", server)];
     let grown = wait_until(Duration::from_secs(3), || {
         watched.iter().find(|(_, process)| peak_memory_kib(*process) > MOST_HOST_MEMORY_KIB)
     });

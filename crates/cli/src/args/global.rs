@@ -20,11 +20,11 @@ pub(crate) struct GlobalArgs {
     #[arg(long, short, global = true)]
     pub(crate) quiet: bool,
 
-    /// A server to talk to [env: BELLJAR_SERVER]
-    #[arg(long, global = true, value_name = "URL", hide = true)]
+    /// Server to talk to: a URL, unix:PATH, or embedded [env: BELLJAR_SERVER]
+    #[arg(long, global = true, value_name = "URL")]
     pub(crate) server: Option<OsString>,
 
     /// The key for that server [env: BELLJAR_API_KEY]
-    #[arg(long, global = true, value_name = "KEY", hide = true)]
+    #[arg(long, global = true, value_name = "KEY")]
     pub(crate) api_key: Option<OsString>,
 }

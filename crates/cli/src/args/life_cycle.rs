@@ -1,4 +1,4 @@
-//! Commands about sandboxes as such: `create`, `list`, `inspect`, `destroy`.
+//! Commands about sandboxes as such: `create`, `list`, `inspect`, `destroy`, `extend`, `pause`, `resume`, `proxy`.
 
 use clap::Args;
 
@@ -12,6 +12,22 @@ pub(crate) struct CreateArgs {
     /// A name that no other sandbox has
     #[arg(long, short, value_name = "NAME", help_heading = "Sandbox")]
     pub(crate) name: Option<String>,
+
+    /// Take the sandbox of that name if there is one
+    #[arg(long, requires = "name", help_heading = "Sandbox")]
+    pub(crate) get_or_create: bool,
+
+    /// Attach a longer text to the sandbox (repeatable)
+    #[arg(long, value_name = "KEY=VALUE", help_heading = "Sandbox")]
+    pub(crate) metadata: Vec<String>,
+
+    /// Give the same sandbox for the same request with the same key, for a day
+    #[arg(long, value_name = "KEY", help_heading = "Sandbox")]
+    pub(crate) idempotency_key: Option<String>,
+
+    /// For administrators: whose sandbox it is
+    #[arg(long, value_name = "TENANT", help_heading = "Sandbox")]
+    pub(crate) tenant: Option<String>,
 
     #[command(flatten)]
     pub(crate) options: SandboxArgs,
@@ -28,6 +44,22 @@ pub(crate) struct CreateArgs {
 /// List sandboxes
 #[derive(Args, Debug)]
 pub(crate) struct ListArgs {
+    /// Only those with this label (repeatable)
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) label: Vec<String>,
+
+    /// Only those in this state, also states of the past (repeatable)
+    #[arg(long, value_name = "STATE", value_parser = ["creating", "ready", "paused", "destroying", "destroyed", "failed"])]
+    pub(crate) state: Vec<String>,
+
+    /// Only those whose name begins like this
+    #[arg(long, value_name = "PREFIX")]
+    pub(crate) name_prefix: Option<String>,
+
+    /// For administrators: only this tenant's
+    #[arg(long, value_name = "TENANT")]
+    pub(crate) tenant: Option<String>,
+
     /// Print a list as JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -64,4 +96,51 @@ pub(crate) struct DestroyArgs {
     /// Print what was destroyed as JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Start the clocks of a sandbox's lease anew
+///
+/// What is not given stays as it is, counted from now on.
+#[derive(Args, Debug)]
+pub(crate) struct ExtendArgs {
+    /// Name or id
+    pub(crate) sandbox: String,
+
+    /// End it when nobody used it for this long; 0 is never
+    #[arg(long, value_name = "TIME", required_unless_present = "lease")]
+    pub(crate) idle_timeout: Option<String>,
+
+    /// End it after this long from now, used or not; 0 is never
+    #[arg(long, value_name = "TIME")]
+    pub(crate) lease: Option<String>,
+
+    /// Print the sandbox as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct PauseArgs {
+    /// Name or id
+    pub(crate) sandbox: String,
+
+    /// Print the sandbox as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Use a sandbox through lines of JSON on standard input and output
+///
+/// Requests are `{"op":"ping"}`, `{"op":"exec","cmd":…,"timeout":…}`, `{"op":"read","path":…}`,
+/// `{"op":"write","path":…,"content":…}` and `{"op":"destroy"}`. Each gets one line in answer; with `"stream":true` an
+/// `exec` also gets a line for each piece of output. A request that fails is answered with
+/// `{"op":"error","message":…}`. At the end of input the sandbox is destroyed.
+#[derive(Args, Debug)]
+pub(crate) struct ProxyArgs {
+    /// A name for the sandbox
+    #[arg(long, short, value_name = "NAME", help_heading = "Sandbox")]
+    pub(crate) name: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) options: SandboxArgs,
 }

@@ -4,22 +4,38 @@
 //! group of commands.
 
 mod bench;
+mod files;
 mod global;
 mod host;
+mod identity;
 mod layers;
 mod life_cycle;
 mod own;
 mod process;
+mod processes;
+mod record;
 mod sandbox;
+mod server;
 
 pub(crate) use bench::{BenchArgs, BenchCommand, BenchIdleArgs, BenchStartArgs};
+pub(crate) use files::{CpArgs, FilesArgs, FilesCommand, Place, SearchArgs};
 pub(crate) use global::GlobalArgs;
 pub(crate) use host::{DoctorArgs, ProbeArgs, SetupArgs, TemplatesArgs};
+pub(crate) use identity::{
+    KeyCreateArgs, KeysArgs, KeysCommand, TenantArgs, TenantsArgs, TenantsCommand, TokenArgs,
+};
 pub(crate) use layers::LayerArgs;
-pub(crate) use life_cycle::{CreateArgs, DestroyArgs, InspectArgs, ListArgs};
+pub(crate) use life_cycle::{
+    CreateArgs, DestroyArgs, ExtendArgs, InspectArgs, ListArgs, PauseArgs, ProxyArgs,
+};
 pub(crate) use own::{CompletionsArgs, ConfigArgs, ConfigCommand, VersionArgs};
 pub(crate) use process::{CommandArgs, ExecArgs, RunArgs, ShellArgs};
+pub(crate) use processes::{AttachArgs, CancelArgs, LogsArgs, PsArgs, SignalArgs, WaitArgs};
+pub(crate) use record::{
+    AuditArgs, AuditCommand, AuditQueryArgs, EventsArgs, WebhooksArgs, WebhooksCommand,
+};
 pub(crate) use sandbox::SandboxArgs;
+pub(crate) use server::{ServeArgs, ServerArgs, ServerCommand};
 
 use clap::{Parser, Subcommand};
 
@@ -52,16 +68,42 @@ Run commands:
   exec         Run a command in a sandbox that exists
   shell        Open an interactive shell in a sandbox
 
+Processes:
+  ps           List processes
+  logs         Print what a process wrote
+  wait         Wait for the end of a process
+  attach       Follow a process and type to it
+  signal       Send a signal to a process
+  cancel       End a process and all it started
+
 Sandboxes:
   create       Create a sandbox
   list         List sandboxes
   inspect      Show one sandbox
+  extend       Start the clocks of a sandbox's lease anew
+  pause        Freeze every process of a sandbox
+  resume       Let a paused sandbox go on
   destroy      Destroy sandboxes
+  events       Show what happened to sandboxes and processes
+  proxy        Use a sandbox through lines of JSON
+
+Files in sandboxes:
+  cp           Copy files and directories into or out of a sandbox
+  files        List, read, write, search, watch, pack and unpack
 
 Workspace layers (--workspace-mode overlay):
   diff         List what changed in a sandbox's workspace
   apply        Write the changes to the workspace on the host
   discard      Throw the changes away
+
+The server, and who may use it:
+  serve        Serve the API on a socket and a port
+  server       Look at or stop the server of this state directory
+  keys         Make, list and revoke API keys
+  tenants      Who shares a server without seeing each other
+  token        Issue a signed token for one sandbox
+  webhooks     Addresses that events are sent to
+  audit        Search the audit log
 
 This host:
   templates    List what a sandbox can start from
@@ -87,12 +129,29 @@ pub(crate) enum Command {
     Run(Box<RunArgs>),
     Exec(ExecArgs),
     Shell(Box<ShellArgs>),
+    Ps(PsArgs),
+    Logs(LogsArgs),
+    Wait(WaitArgs),
+    Attach(AttachArgs),
+    Signal(SignalArgs),
+    Cancel(CancelArgs),
     Create(Box<CreateArgs>),
     #[command(visible_alias = "ls")]
     List(ListArgs),
     Inspect(InspectArgs),
+    Extend(ExtendArgs),
+    /// Freeze every process of a sandbox
+    ///
+    /// Nothing inside runs until `belljar resume`. Its lease goes on.
+    Pause(PauseArgs),
+    /// Let a paused sandbox go on
+    Resume(PauseArgs),
     #[command(visible_alias = "rm")]
     Destroy(DestroyArgs),
+    Events(EventsArgs),
+    Proxy(Box<ProxyArgs>),
+    Cp(CpArgs),
+    Files(FilesArgs),
     /// List what changed in a sandbox's workspace layer
     Diff(LayerArgs),
     /// Write the changes of a workspace layer to the host directory
@@ -102,6 +161,13 @@ pub(crate) enum Command {
     Apply(LayerArgs),
     /// Throw the changes of a workspace layer away
     Discard(LayerArgs),
+    Serve(ServeArgs),
+    Server(ServerArgs),
+    Keys(KeysArgs),
+    Tenants(TenantsArgs),
+    Token(TokenArgs),
+    Webhooks(WebhooksArgs),
+    Audit(AuditArgs),
     Templates(TemplatesArgs),
     Probe(ProbeArgs),
     Setup(SetupArgs),
@@ -118,6 +184,23 @@ impl Command {
         match self {
             Self::Run(args) => args.json,
             Self::Exec(args) => args.json,
+            Self::Ps(args) => args.json,
+            Self::Logs(args) => args.json,
+            Self::Wait(args) => args.json,
+            Self::Signal(args) => args.json,
+            Self::Cancel(args) => args.json,
+            Self::Extend(args) => args.json,
+            Self::Pause(args) | Self::Resume(args) => args.json,
+            Self::Events(args) => args.json,
+            Self::Cp(args) => args.json,
+            Self::Files(args) => args.json(),
+            Self::Serve(args) => args.json,
+            Self::Server(args) => args.json(),
+            Self::Keys(args) => args.json(),
+            Self::Tenants(args) => args.json(),
+            Self::Token(args) => args.json,
+            Self::Webhooks(args) => args.json(),
+            Self::Audit(args) => args.json(),
             Self::Create(args) => args.json,
             Self::List(args) => args.json,
             Self::Inspect(args) => args.json,
@@ -130,7 +213,7 @@ impl Command {
             Self::Bench(args) => args.json(),
             Self::Config(args) => args.json(),
             Self::Version(args) => args.json,
-            Self::Shell(_) | Self::Completions(_) => false,
+            Self::Shell(_) | Self::Attach(_) | Self::Proxy(_) | Self::Completions(_) => false,
         }
     }
 }

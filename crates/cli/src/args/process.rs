@@ -33,9 +33,17 @@ pub(crate) struct RunArgs {
     #[arg(long, help_heading = "Session", conflicts_with = "sandbox")]
     pub(crate) ephemeral: bool,
 
-    /// Start the command and return
-    #[arg(long, hide = true)]
+    /// Start the command and return; `logs`, `wait`, `attach` and `cancel` take its id
+    #[arg(long, short, help_heading = "Process")]
     pub(crate) detach: bool,
+
+    /// Keep standard input open for `attach`
+    #[arg(long, short = 'i', help_heading = "Process", requires = "detach")]
+    pub(crate) stdin: bool,
+
+    /// Give the same process for the same request with the same key, for a day
+    #[arg(long, value_name = "KEY", help_heading = "Process")]
+    pub(crate) idempotency_key: Option<String>,
 
     #[command(flatten)]
     pub(crate) options: SandboxArgs,
@@ -48,7 +56,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "PATH", help_heading = "Files")]
     pub(crate) read: Vec<PathBuf>,
 
-    /// Kill the command and all it started after this long [default: 60]
+    /// Kill the command and all it started after this long [default: 60; none with --detach]
     #[arg(long, short, value_name = "TIME", help_heading = "Limits", allow_hyphen_values = true)]
     pub(crate) timeout: Option<String>,
 
@@ -73,9 +81,21 @@ pub(crate) struct ExecArgs {
     #[command(flatten)]
     pub(crate) command: CommandArgs,
 
+    /// Start the command and return; `logs`, `wait`, `attach` and `cancel` take its id
+    #[arg(long, short, help_heading = "Process")]
+    pub(crate) detach: bool,
+
+    /// Keep standard input open for `attach`
+    #[arg(long, short = 'i', help_heading = "Process", requires = "detach")]
+    pub(crate) stdin: bool,
+
     /// Give the command a terminal
     #[arg(long, short = 'T', help_heading = "Process", conflicts_with = "json")]
     pub(crate) tty: bool,
+
+    /// Give the same process for the same request with the same key, for a day
+    #[arg(long, value_name = "KEY", help_heading = "Process")]
+    pub(crate) idempotency_key: Option<String>,
 
     /// Who the command runs as: user, root, nobody, UID, UID:GID
     #[arg(long, short, value_name = "USER", help_heading = "Process")]
@@ -89,7 +109,7 @@ pub(crate) struct ExecArgs {
     #[arg(long, short, value_name = "NAME[=VALUE]", help_heading = "Process")]
     pub(crate) env: Vec<String>,
 
-    /// Kill the command and all it started after this long [default: 60; none with --tty]
+    /// Kill the command and all it started after this long [default: 60; none with --tty and --detach]
     #[arg(long, short, value_name = "TIME", help_heading = "Limits", allow_hyphen_values = true)]
     pub(crate) timeout: Option<String>,
 

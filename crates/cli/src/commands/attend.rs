@@ -5,12 +5,13 @@
 use std::io::Read;
 use std::time::Duration;
 
+use belljar_client::Status;
 use belljar_codes::Code;
-use belljar_engine::ProcessControl;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
+use super::control::Control;
 use crate::failure::Failure;
 use crate::terminal;
 
@@ -42,11 +43,11 @@ pub(crate) struct Attendant {
 }
 
 impl Attendant {
-    pub(crate) fn start(control: &ProcessControl, attention: Attention) -> Result<Self, Failure> {
+    pub(crate) fn start(control: &Control, attention: Attention) -> Result<Self, Failure> {
         let mut tasks =
             vec![tokio::spawn(pass_signals(control.clone(), Signals::watch()?, attention))];
         if attention != Attention::Signals {
-            tasks.push(tokio::spawn(pass_input(control.clone(), read_stdin())));
+            tasks.push(tokio::spawn(pass_input(control.clone(), read_stdin(Some))));
         }
         Ok(Self { tasks })
     }
@@ -67,11 +68,6 @@ struct Signals {
 
 impl Signals {
     fn watch() -> Result<Self, Failure> {
-        let watch = |kind| {
-            signal(kind).map_err(|error| {
-                Failure::new(Code::HostExhausted, "signals cannot be watched").caused_by(&error)
-            })
-        };
         Ok(Self {
             interrupt: watch(SignalKind::interrupt())?,
             terminate: watch(SignalKind::terminate())?,
@@ -81,7 +77,7 @@ impl Signals {
     }
 }
 
-async fn pass_signals(control: ProcessControl, mut signals: Signals, attention: Attention) {
+async fn pass_signals(control: Control, mut signals: Signals, attention: Attention) {
     let mut interrupted = false;
     loop {
         // A process that is gone answers with an error, and its end is on the way to the reader: nothing to do.
@@ -101,8 +97,26 @@ async fn pass_signals(control: ProcessControl, mut signals: Signals, attention: 
     }
 }
 
+/// Passes only the terminal's size on: at once, and whenever it changes.
+pub(crate) fn pass_size(control: Control) -> Result<impl Future<Output = ()> + Send, Failure> {
+    let mut window = watch(SignalKind::window_change())?;
+    Ok(async move {
+        loop {
+            let (rows, columns) = terminal::size();
+            let _ = control.resize(rows, columns).await;
+            window.recv().await;
+        }
+    })
+}
+
+fn watch(kind: SignalKind) -> Result<Signal, Failure> {
+    signal(kind).map_err(|error| {
+        Failure::new(Code::HostExhausted, "signals cannot be watched").caused_by(&error)
+    })
+}
+
 /// Asks the process to end, and sees to it.
-async fn end(control: &ProcessControl, attention: Attention) -> belljar_engine::Result<()> {
+async fn end(control: &Control, attention: Attention) -> Result<(), Status> {
     if attention == Attention::Terminal {
         // Interactive shells ignore TERM, but leave when their terminal does.
         control.signal(SIGHUP).await?;
@@ -110,18 +124,16 @@ async fn end(control: &ProcessControl, attention: Attention) -> belljar_engine::
     control.cancel(GRACE).await
 }
 
-async fn pass_input(control: ProcessControl, mut input: mpsc::Receiver<Vec<u8>>) {
-    while let Some(chunk) = input.recv().await {
-        if control.write_stdin(&chunk).await.is_err() {
-            return;
-        }
-    }
-    let _ = control.close_stdin().await;
+async fn pass_input(control: Control, input: mpsc::Receiver<Vec<u8>>) {
+    // A process that does not read, or has ended, is told by its output.
+    let _ = control.input(input).await;
 }
 
 /// A thread of its own reads, because a read from a terminal or a slow pipe cannot be given up; it ends with this
-/// process.
-fn read_stdin() -> mpsc::Receiver<Vec<u8>> {
+/// process. Every piece goes through `filter`, which ends the input with `None`.
+pub(crate) fn read_stdin(
+    mut filter: impl FnMut(Vec<u8>) -> Option<Vec<u8>> + Send + 'static,
+) -> mpsc::Receiver<Vec<u8>> {
     let (sender, receiver) = mpsc::channel(INPUT_QUEUE);
     std::thread::spawn(move || {
         let mut stdin = std::io::stdin().lock();
@@ -130,7 +142,8 @@ fn read_stdin() -> mpsc::Receiver<Vec<u8>> {
             match stdin.read(&mut buffer) {
                 Ok(0) => return,
                 Ok(count) => {
-                    if sender.blocking_send(buffer[..count].to_vec()).is_err() {
+                    let Some(piece) = filter(buffer[..count].to_vec()) else { return };
+                    if sender.blocking_send(piece).is_err() {
                         return;
                     }
                 }

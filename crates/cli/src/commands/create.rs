@@ -1,37 +1,46 @@
 //! `belljar create`: a sandbox that stays.
 
-use belljar_policy::template::CommandText;
+use belljar_api::v1;
 
 use super::Done;
 use crate::args::CreateArgs;
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::output::{ExplainShape, SandboxShape, note, print, print_explanation, print_json};
+use crate::output::{SandboxShape, note, print, print_explanation, print_json};
 use crate::request;
 
 pub(crate) async fn create(context: &Context, args: CreateArgs) -> Result<Done, Failure> {
     let name = args.name.as_deref();
-    let request =
-        request::create_request(&context.settings, name, &args.options, CommandText::None)?;
+    let request = v1::CreateSandboxRequest {
+        get_or_create: args.get_or_create,
+        metadata: request::metadata(&args.metadata)?,
+        idempotency_key: args.idempotency_key.clone(),
+        tenant: args.tenant.clone(),
+        ..request::create_request(&context.settings, name, &args.options, Vec::new())?
+    };
     let (explain, sandbox) = context
-        .with_engine(async |engine| {
+        .with_client(async |mut client| {
             let explain = match args.explain {
-                true => Some(ExplainShape::from(engine.explain(&request).await?)),
+                true => {
+                    let create = Some(request.clone());
+                    let wanted = v1::ExplainSandboxRequest { create, sandbox: None };
+                    Some(client.sandboxes.explain_sandbox(wanted).await?.into_inner())
+                }
                 false => None,
             };
-            Ok((explain, engine.create(request).await?))
+            Ok((explain, client.sandboxes.create_sandbox(request).await?.into_inner()))
         })
         .await?;
     for name in &sandbox.stripped_environment {
         note(context.quiet, &format!("environment variable `{name}` was not passed on"));
     }
     if args.json {
-        print_json(&SandboxShape { explain, ..SandboxShape::from(&sandbox) })?;
+        print_json(&SandboxShape { sandbox, explain })?;
     } else {
         if let Some(explain) = &explain {
             print_explanation(explain);
         }
-        print(&format!("{}\n", sandbox.id))?;
+        print(&format!("{}\n", sandbox.sandbox_id))?;
     }
     Ok(Done::Success)
 }

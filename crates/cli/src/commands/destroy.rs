@@ -1,5 +1,6 @@
 //! `belljar destroy`: some sandboxes, or all.
 
+use belljar_api::v1;
 use serde::Serialize;
 
 use super::Done;
@@ -18,16 +19,18 @@ pub(crate) async fn destroy(context: &Context, args: &DestroyArgs) -> Result<Don
     let mut destroyed = Vec::new();
     let mut failures = Vec::new();
     context
-        .with_engine(async |engine| {
+        .with_client(async |mut client| {
             let wanted = if args.all {
-                all(engine).await?.into_iter().map(|sandbox| sandbox.id.to_string()).collect()
+                let found = all(&client, v1::ListSandboxesRequest::default()).await?;
+                found.into_iter().map(|sandbox| sandbox.sandbox_id).collect()
             } else {
                 args.sandboxes.clone()
             };
-            for reference in wanted {
-                match engine.destroy(&reference).await {
-                    Ok(()) => destroyed.push(reference),
-                    Err(error) => failures.push(Failure::from(error)),
+            for sandbox in wanted {
+                let request = v1::DestroySandboxRequest { sandbox: sandbox.clone() };
+                match client.sandboxes.destroy_sandbox(request).await {
+                    Ok(_) => destroyed.push(sandbox),
+                    Err(status) => failures.push(Failure::from(status)),
                 }
             }
             Ok(())

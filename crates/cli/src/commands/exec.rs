@@ -1,6 +1,6 @@
 //! `belljar exec`: a command in a sandbox that exists.
 
-use belljar_engine::{ExecRequest, SessionRequest, Stdin};
+use belljar_api::v1;
 
 use super::Done;
 use super::drive;
@@ -8,44 +8,49 @@ use super::perform::Performance;
 use crate::args::ExecArgs;
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::output::SessionShape;
+use crate::request::{path_text, seconds};
 use crate::{request, terminal};
 
 pub(crate) async fn exec(context: &Context, args: ExecArgs) -> Result<Done, Failure> {
-    let exec = exec_request(context, &args)?;
+    let request = v1::RunRequest {
+        session: Some(v1::SessionSpec {
+            sandbox: Some(args.sandbox.clone()),
+            ..v1::SessionSpec::default()
+        }),
+        command: Some(command(context, &args)?),
+        detach: args.detach,
+        idempotency_key: args.idempotency_key.clone(),
+        ..v1::RunRequest::default()
+    };
     context
-        .with_engine(async |engine| {
-            let wanted = SessionRequest::Existing(args.sandbox.clone());
-            let session = engine.session(wanted).await?;
-            let performance = Performance {
-                engine,
-                sandbox: &session.sandbox,
-                session: SessionShape { name: session.name.clone(), created: false },
-                read: &[],
-                json: args.json,
-                quiet: context.quiet,
-                explain: None,
-            };
-            performance.perform(exec).await
+        .with_client(async |client| {
+            let (json, quiet) = (args.json, context.quiet);
+            Performance { client, request, json, quiet, explain: None }.perform().await
         })
         .await
 }
 
-fn exec_request(context: &Context, args: &ExecArgs) -> Result<ExecRequest, Failure> {
-    let mut exec = ExecRequest::new(args.command.program()?);
-    exec.environment = request::environment(&args.env)?;
-    exec.workdir.clone_from(&args.workdir);
-    exec.user = request::user(args.user.as_deref())?;
-    exec.timeout = request::timeout(&context.settings)?;
+fn command(context: &Context, args: &ExecArgs) -> Result<v1::Command, Failure> {
+    let mut environment = request::environment(&args.env)?;
+    let timeout = request::timeout(&context.settings)?;
+    // Somebody sits there, or nobody waits; only a limit that was asked for counts.
+    let unlimited = args.tty || args.detach;
+    let timeout = timeout.filter(|_| !unlimited || args.timeout.is_some());
+    let mut command = args.command.command()?;
     if args.tty {
-        terminal::require()?;
-        terminal::describe(&mut exec.environment)?;
-        exec.terminal = Some(terminal::size());
-        exec.stdin = Stdin::Piped;
-        // Somebody sits there; only a limit that was asked for counts.
-        exec.timeout = exec.timeout.filter(|_| args.timeout.is_some());
-    } else {
-        exec.stdin = if drive::has_input() { Stdin::Piped } else { Stdin::Null };
+        if !args.detach {
+            terminal::require()?;
+        }
+        terminal::describe(&mut environment)?;
+        command.terminal = Some(terminal::wire_size());
     }
-    Ok(exec)
+    command.stdin = match args.detach {
+        true => args.stdin || args.tty,
+        false => args.tty || drive::has_input(),
+    };
+    command.environment = environment.into_map();
+    command.working_directory = args.workdir.as_deref().map(path_text).transpose()?;
+    command.user = request::user(args.user.as_deref())?;
+    command.timeout_secs = Some(timeout.map_or(0.0, seconds));
+    Ok(command)
 }

@@ -1,47 +1,65 @@
 //! `belljar inspect`.
 
-use belljar_engine::Sandbox;
+use belljar_api::v1;
 
 use super::Done;
 use crate::args::InspectArgs;
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::output::{ExplainShape, SandboxShape, print, print_json, rfc3339, rules_table};
+use crate::output::{SandboxShape, print, print_json, rules_table, time, word};
 
 pub(crate) async fn inspect(context: &Context, args: &InspectArgs) -> Result<Done, Failure> {
-    let sandbox =
-        context.with_engine(async |engine| Ok(engine.inspect(&args.sandbox).await?)).await?;
+    let (sandbox, explain) = context
+        .with_client(async |mut client| {
+            let wanted = v1::GetSandboxRequest { sandbox: args.sandbox.clone() };
+            let sandbox = client.sandboxes.get_sandbox(wanted).await?.into_inner();
+            let explain = match args.explain && args.json {
+                true => {
+                    let sandbox = Some(sandbox.sandbox_id.clone());
+                    let wanted = v1::ExplainSandboxRequest { create: None, sandbox };
+                    Some(client.sandboxes.explain_sandbox(wanted).await?.into_inner())
+                }
+                false => None,
+            };
+            Ok((sandbox, explain))
+        })
+        .await?;
     if args.json {
-        let explain = args.explain.then(|| ExplainShape::from(&sandbox));
-        print_json(&SandboxShape { explain, ..SandboxShape::from(&sandbox) })?;
+        print_json(&SandboxShape { sandbox, explain })?;
     } else {
         print(&render(&sandbox, args.explain))?;
     }
     Ok(Done::Success)
 }
 
-fn render(sandbox: &Sandbox, explain: bool) -> String {
-    let isolation = &sandbox.isolation;
+fn render(sandbox: &v1::Sandbox, explain: bool) -> String {
+    let isolation = sandbox.isolation.clone().unwrap_or_default();
     let mut text = String::new();
     let mut line = |name: &str, value: &str| text.push_str(&format!("{name:<12}{value}\n"));
-    line("id", sandbox.id.as_str());
+    line("id", &sandbox.sandbox_id);
     line("name", sandbox.name.as_deref().unwrap_or("-"));
-    line("state", sandbox.state.as_str());
+    line("state", &word(&sandbox.state()));
     if let Some(failure) = &sandbox.failure {
         line("failure", failure);
     }
+    line("tenant", &sandbox.tenant);
     line("template", &sandbox.template);
-    line("backend", &format!("{} ({})", sandbox.backend, isolation.class.as_str()));
+    line("backend", &format!("{} ({})", sandbox.backend, isolation.class));
     line("network", &format!("{} ({})", isolation.network_mode, isolation.network_enforcement));
-    line("user", &sandbox.user.to_string());
+    line("user", &sandbox.user);
     if let Some(workspace) = &sandbox.workspace {
-        line("workspace", &format!("{} ({})", workspace.path.display(), workspace.mode.as_str()));
+        let mode = workspace.mode.as_deref().unwrap_or("overlay");
+        line("workspace", &format!("{} ({mode})", workspace.path));
     }
     line("writable", &isolation.writable_paths.join(" "));
-    line("created", &rfc3339(sandbox.created_at));
-    line("expires", &sandbox.expires_at.map_or_else(|| "-".to_owned(), rfc3339));
+    line("created", &time(sandbox.created_at.as_ref()));
+    line("used", &time(sandbox.used_at.as_ref()));
+    line("expires", &time(sandbox.expires_at.as_ref()));
     for (key, value) in &sandbox.labels {
         line("label", &format!("{key}={value}"));
+    }
+    for (key, value) in &sandbox.metadata {
+        line("metadata", &format!("{key}={value}"));
     }
     if explain {
         text.push_str("rules\n");

@@ -1,7 +1,7 @@
 //! `belljar run`: a command in a session.
 
-use belljar_codes::Code;
-use belljar_engine::{Engine, ExecRequest, SessionRequest, Stdin};
+use belljar_api::v1;
+use belljar_client::Client;
 
 use super::Done;
 use super::drive;
@@ -9,99 +9,76 @@ use super::perform::Performance;
 use crate::args::RunArgs;
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::output::{ExplainShape, SessionShape, note, print_explanation};
-use crate::request;
+use crate::output::print_explanation;
+use crate::request::{self, path_text, seconds};
 
 pub(crate) async fn run(context: &Context, args: RunArgs) -> Result<Done, Failure> {
-    if args.detach {
-        return Err(Failure::new(
-            Code::InvalidArgument,
-            "detached processes come with `belljar serve`, which this version does not have",
-        )
-        .with_remedy("leave out `--detach`"));
-    }
     // Everything that can be wrong with the words is found before anything is made.
-    let files: Vec<_> =
-        args.write.iter().map(|file| request::file_to_write(file)).collect::<Result<_, _>>()?;
-    let exec = exec_request(context, &args)?;
-    let wanted = session_request(context, &args)?;
-
+    let request = run_request(context, &args)?;
     context
-        .with_engine(async |engine| {
-            let explain =
-                if args.explain { Some(explain(engine, &wanted, &exec).await?) } else { None };
-            let session = engine.session(wanted).await?;
-            let done = async {
-                if let (Some(explain), false) = (&explain, args.json) {
-                    print_explanation(explain);
-                }
-                if session.overflow {
-                    let text =
-                        "the session is busy; this runs in a fresh sandbox that ends with it";
-                    note(context.quiet, text);
-                }
-                for (path, content) in files {
-                    engine.write_file(&session.sandbox.id, path, content).await?;
-                }
-                let performance = Performance {
-                    engine,
-                    sandbox: &session.sandbox,
-                    session: SessionShape { name: session.name.clone(), created: session.created },
-                    read: &args.read,
-                    json: args.json,
-                    quiet: context.quiet,
-                    explain,
-                };
-                performance.perform(exec).await
+        .with_client(async |client| {
+            let explain = match args.explain {
+                true => Some(explain(&client, &request).await?),
+                false => None,
+            };
+            if let (Some(explain), false) = (&explain, args.json) {
+                print_explanation(explain);
             }
-            .await;
-            // What was made for this run goes whatever happened; the first failure is the one to tell.
-            let ended = session.end().await;
-            let done = done?;
-            ended?;
-            Ok(done)
+            let (json, quiet) = (args.json, context.quiet);
+            Performance { client, request, json, quiet, explain }.perform().await
         })
         .await
 }
 
-fn exec_request(context: &Context, args: &RunArgs) -> Result<ExecRequest, Failure> {
-    let mut exec = ExecRequest::new(args.command.program()?);
-    exec.environment = request::environment(&args.options.env)?;
-    exec.workdir.clone_from(&args.options.workdir);
-    exec.user = request::user(args.options.user.as_deref())?;
-    exec.timeout = request::timeout(&context.settings)?;
-    exec.stdin = if drive::has_input() { Stdin::Piped } else { Stdin::Null };
-    Ok(exec)
-}
-
-fn session_request(context: &Context, args: &RunArgs) -> Result<SessionRequest, Failure> {
+fn run_request(context: &Context, args: &RunArgs) -> Result<v1::RunRequest, Failure> {
+    let mut request = v1::RunRequest {
+        command: Some(command(context, args)?),
+        write: args.write.iter().map(|f| request::file_to_write(f)).collect::<Result<_, _>>()?,
+        read: args.read.iter().map(|path| path_text(path)).collect::<Result<_, _>>()?,
+        detach: args.detach,
+        idempotency_key: args.idempotency_key.clone(),
+        ..v1::RunRequest::default()
+    };
+    let mut session = v1::SessionSpec { ephemeral: args.ephemeral, ..v1::SessionSpec::default() };
     if let Some(sandbox) = &args.sandbox {
         request::refuse_options(&args.options, sandbox)?;
-        return Ok(SessionRequest::Existing(sandbox.clone()));
+        session.sandbox = Some(sandbox.clone());
+    } else {
+        let name = args.name.as_deref();
+        let hint = args.command.hint();
+        request.create =
+            Some(request::session_request(&context.settings, name, &args.options, hint)?);
+        session.name = args.name.clone();
     }
-    let name = args.name.as_deref();
-    let text = args.command.text();
-    let create = request::session_request(&context.settings, name, &args.options, text)?;
-    Ok(match (args.ephemeral, name) {
-        (true, _) => SessionRequest::Ephemeral(create),
-        (false, Some(_)) => SessionRequest::Named(create),
-        (false, None) => SessionRequest::Automatic(create),
+    request.session = Some(session);
+    Ok(request)
+}
+
+fn command(context: &Context, args: &RunArgs) -> Result<v1::Command, Failure> {
+    let timeout = request::timeout(&context.settings)?;
+    // Nobody waits for a detached command; only a limit that was asked for counts.
+    let timeout = timeout.filter(|_| !args.detach || args.timeout.is_some());
+    Ok(v1::Command {
+        environment: request::environment(&args.options.env)?.into_map(),
+        working_directory: args.options.workdir.as_deref().map(path_text).transpose()?,
+        user: request::user(args.options.user.as_deref())?,
+        timeout_secs: Some(timeout.map_or(0.0, seconds)),
+        stdin: if args.detach { args.stdin } else { drive::has_input() },
+        ..args.command.command()?
     })
 }
 
-async fn explain(
-    engine: &Engine,
-    wanted: &SessionRequest,
-    exec: &ExecRequest,
-) -> Result<ExplainShape, Failure> {
-    let mut explain = match wanted {
-        SessionRequest::Existing(reference) => {
-            ExplainShape::from(&engine.inspect(reference).await?)
-        }
-        SessionRequest::Automatic(create)
-        | SessionRequest::Named(create)
-        | SessionRequest::Ephemeral(create) => engine.explain(create).await?.into(),
+async fn explain(client: &Client, request: &v1::RunRequest) -> Result<v1::Explanation, Failure> {
+    let wanted = v1::ExplainSandboxRequest {
+        create: request.create.clone(),
+        sandbox: request.session.as_ref().and_then(|session| session.sandbox.clone()),
     };
-    explain.stripped_environment = exec.environment.clone().strip().1;
+    let mut explain = client.sandboxes.clone().explain_sandbox(wanted).await?.into_inner();
+    // What is passed with the command, not with the sandbox.
+    let mut environment = belljar_policy::Environment::new();
+    for (name, value) in request.command.iter().flat_map(|command| &command.environment) {
+        environment.set(name, value)?;
+    }
+    explain.stripped_environment = environment.strip().1;
     Ok(explain)
 }

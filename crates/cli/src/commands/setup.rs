@@ -5,6 +5,7 @@ use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
+use belljar_api::v1;
 use belljar_codes::Code;
 use serde::Serialize;
 
@@ -21,7 +22,7 @@ use crate::settings::DEFAULT_FILE;
 struct Report {
     ready: bool,
     steps: Vec<String>,
-    backends: Vec<belljar_backend::Probe>,
+    backends: Vec<v1::Probe>,
     gaps: Vec<Finding>,
 }
 
@@ -29,8 +30,8 @@ pub(crate) async fn setup(context: &Context, args: &SetupArgs) -> Result<Done, F
     let mut steps = Vec::new();
     let state_dir = context.settings.state_dir()?;
     let fresh = !state_dir.exists();
-    // Opening the engine makes the state directory and brings its store up to date.
-    let backends = context.with_engine(async |engine| Ok(engine.probe().await)).await?;
+    // The server makes the state directory and brings its store up to date.
+    let backends = context.with_client(async |client| probe::all(&client).await).await?;
     let verb = if fresh { "made" } else { "found" };
     steps.push(format!("{verb} the state directory `{}`", state_dir.display()));
     if args.write_config {

@@ -1,6 +1,6 @@
 //! `belljar templates`.
 
-use serde::Serialize;
+use belljar_api::v1;
 
 use super::Done;
 use crate::args::TemplatesArgs;
@@ -8,19 +8,13 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::{Table, print, print_json};
 
-#[derive(Serialize)]
-struct TemplateShape {
-    name: String,
-    description: String,
-}
-
 pub(crate) async fn templates(context: &Context, args: &TemplatesArgs) -> Result<Done, Failure> {
-    let templates: Vec<TemplateShape> = context
-        .with_engine(async |engine| Ok(engine.templates().await?))
-        .await?
-        .into_iter()
-        .map(|template| TemplateShape { name: template.name, description: template.description })
-        .collect();
+    let answer = context
+        .with_client(async |mut client| {
+            Ok(client.templates.list_templates(v1::ListTemplatesRequest {}).await?)
+        })
+        .await?;
+    let templates = answer.into_inner().templates;
     if args.json {
         print_json(&templates)?;
     } else {

@@ -9,14 +9,12 @@ mod shapes;
 mod table;
 mod time;
 
-pub(crate) use explain::{ExplainShape, print_explanation, rules_table};
+pub(crate) use explain::{print_explanation, rules_table};
 pub(crate) use failure::print_failure;
 pub(crate) use inert::Inert;
-pub(crate) use shapes::{
-    ArtifactShape, ChangeShape, FileShape, IsolationShape, RunShape, SandboxShape, SessionShape,
-};
+pub(crate) use shapes::{DetachShape, FileShape, RunShape, SandboxShape};
 pub(crate) use table::Table;
-pub(crate) use time::{age, rfc3339};
+pub(crate) use time::{age, time};
 
 use std::io::{self, IsTerminal, Write};
 
@@ -34,10 +32,30 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
 
 /// Writes `value` to standard output as one JSON document.
 pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
-    let text = serde_json::to_string_pretty(value).map_err(|error| {
-        Failure::new(Code::Internal, "the result cannot be written as JSON").caused_by(&error)
-    })?;
+    let text = serde_json::to_string_pretty(value).map_err(|error| unwritable(&error))?;
     print(&format!("{text}\n"))
+}
+
+/// Writes `value` to standard output as one line of JSON, for streams of them.
+pub(crate) fn print_json_line(value: &impl Serialize) -> Result<(), Failure> {
+    print(&format!("{}\n", json_line(value)?))
+}
+
+/// `value` as JSON without a line break.
+pub(crate) fn json_line(value: &impl Serialize) -> Result<String, Failure> {
+    serde_json::to_string(value).map_err(|error| unwritable(&error))
+}
+
+fn unwritable(error: &serde_json::Error) -> Failure {
+    Failure::new(Code::Internal, "the result cannot be written as JSON").caused_by(error)
+}
+
+/// The word that stands for a value of the API in JSON: `ready`, `timed_out`.
+pub(crate) fn word(value: &impl Serialize) -> String {
+    match serde_json::to_value(value) {
+        Ok(serde_json::Value::String(word)) => word,
+        _ => String::new(),
+    }
 }
 
 /// Tells people something that is not the result.

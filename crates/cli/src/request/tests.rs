@@ -1,11 +1,11 @@
 use super::*;
 use clap::Parser;
 
-use crate::args::{Cli, Command};
+use crate::args::{Cli, Command, CommandArgs};
 use crate::settings::Sources;
 
 /// What `belljar run WORDS -- true` means, with nothing set around it.
-fn meant(words: &[&str]) -> Result<CreateRequest, Failure> {
+fn meant(words: &[&str]) -> Result<v1::CreateSandboxRequest, Failure> {
     let words = ["belljar", "run"].iter().chain(words).chain(&["--", "true"]);
     let Command::Run(args) = Cli::try_parse_from(words).unwrap().command else {
         panic!("`run` was parsed as another command");
@@ -17,7 +17,7 @@ fn meant(words: &[&str]) -> Result<CreateRequest, Failure> {
         is_root: true,
     };
     let settings = Settings::resolve(&sources, args.flags())?;
-    create_request(&settings, args.name.as_deref(), &args.options, args.command.text())
+    create_request(&settings, args.name.as_deref(), &args.options, args.command.hint())
 }
 
 fn refused(words: &[&str]) -> Code {
@@ -27,23 +27,43 @@ fn refused(words: &[&str]) -> Code {
 #[test]
 fn nothing_said_is_the_locked_default() {
     let request = meant(&[]).unwrap();
-    assert_eq!(request.network, NetworkPolicy::default());
-    assert_eq!(request.limits, Limits::default());
-    assert_eq!(request.backend, BackendChoice::Auto);
-    assert_eq!(request.timeout, Some(Duration::from_secs(60)));
-    assert_eq!(request.idle_timeout, Some(Duration::from_secs(1800)));
+    assert_eq!(request.network, Some(v1::Network::default()));
+    assert_eq!(request.limits, Some(v1::Limits::default()));
+    assert_eq!(request.backend.as_deref(), Some("auto"));
+    assert_eq!(request.template.as_deref(), Some("auto"));
+    assert_eq!(request.timeout_secs, Some(60.0));
+    assert_eq!(request.idle_timeout_secs, Some(1800.0));
     assert!(request.mounts.is_empty() && request.workspace.is_none() && !request.writable);
 }
 
 #[test]
-fn limits_that_were_given_count_as_asked() {
+fn only_limits_that_were_given_are_sent() {
     let request = meant(&["--memory", "1g", "--cpus=0.5", "--pids=64", "--disk", "2g"]).unwrap();
-    assert_eq!(request.limits.memory_bytes, Asked::by_caller(1 << 30));
-    assert_eq!(request.limits.cpu_millis, Asked::by_caller(500));
-    assert_eq!(request.limits.pids, Asked::by_caller(64));
-    assert_eq!(request.limits.disk_bytes, Asked::by_caller(2 << 30));
+    let expected = v1::Limits {
+        memory_bytes: Some(1 << 30),
+        milli_cpus: Some(500),
+        pids: Some(64),
+        disk_bytes: Some(2 << 30),
+    };
+    assert_eq!(request.limits, Some(expected));
     // What was not given stays a default.
-    assert!(!meant(&["--memory", "1g"]).unwrap().limits.pids.asked);
+    assert_eq!(meant(&["--memory", "1g"]).unwrap().limits.unwrap().pids, None);
+}
+
+#[test]
+fn paths_of_this_host_become_absolute() {
+    let here = std::env::current_dir().unwrap();
+    let here = here.to_str().unwrap();
+    let workspace = |words: &[&str]| meant(words).unwrap().workspace.unwrap();
+    let found = workspace(&["--workspace", "project:ro"]);
+    assert_eq!(found.path, format!("{here}/project"));
+    assert_eq!(found.mode.as_deref(), Some("bind-ro"));
+    assert_eq!(workspace(&["--workspace", "."]).mode.as_deref(), Some("bind"));
+    let overlay = workspace(&["--workspace", "/srv", "--workspace-mode", "overlay"]);
+    assert_eq!((overlay.path.as_str(), overlay.mode.as_deref()), ("/srv", Some("overlay")));
+    let request = meant(&["--mount", "data:/data:ro", "--template", "rootfs:root"]).unwrap();
+    assert_eq!(request.mounts, [format!("{here}/data:/data:ro")]);
+    assert_eq!(request.template, Some(format!("rootfs:{here}/root")));
 }
 
 #[test]
@@ -67,16 +87,15 @@ fn bad_words_are_refused_with_their_code() {
 }
 
 #[test]
-fn the_command_gives_a_hint_only_where_it_tells_something() {
-    assert_eq!(meant(&[]).unwrap().family_hint, None);
+fn the_command_goes_along_as_a_hint() {
+    assert_eq!(meant(&[]).unwrap().command_hint, ["true"]);
     let command = |words: &[&str]| {
         let words = ["belljar", "run"].iter().chain(words);
         let Command::Run(args) = Cli::try_parse_from(words).unwrap().command else { panic!() };
-        family(&TemplateSpec::Auto, args.command.text()).map(|(family, _)| family)
+        args.command.hint()
     };
-    assert_eq!(command(&["--", "python3", "-c", "1"]), Some(Family::Python));
-    assert_eq!(command(&["--cmd", "cd x && cargo test"]), Some(Family::Rust));
-    assert_eq!(command(&["--cmd", "make"]), None);
+    assert_eq!(command(&["--", "python3", "-c", "1"]), ["python3", "-c", "1"]);
+    assert_eq!(command(&["--cmd", "cd x && cargo test"]), ["cd x && cargo test"]);
 }
 
 #[test]
@@ -113,7 +132,19 @@ fn every_option_of_a_new_sandbox_is_refused_for_an_old_one() {
     let known: Vec<String> = create
         .get_arguments()
         .filter_map(|argument| argument.get_long())
-        .filter(|name| !["name", "json", "explain", "help"].contains(name))
+        .filter(|name| {
+            ![
+                "name",
+                "json",
+                "explain",
+                "help",
+                "get-or-create",
+                "metadata",
+                "idempotency-key",
+                "tenant",
+            ]
+            .contains(name)
+        })
         .filter(|name| !for_commands.contains(name))
         .map(|name| format!("--{name}"))
         .collect();
@@ -153,7 +184,10 @@ fn every_option_of_a_new_sandbox_is_refused_for_an_old_one() {
 fn files_to_write_split_at_the_first_equals_sign() {
     let check = |text: &str, expected: Option<(&str, &str)>| {
         let found = file_to_write(OsStr::new(text)).ok();
-        let expected = expected.map(|(path, content)| (Path::new(path), content.as_bytes()));
+        let expected = expected.map(|(path, content)| v1::FileContent {
+            path: path.to_owned(),
+            content: content.as_bytes().to_vec().into(),
+        });
         assert_eq!(found, expected, "{text}");
     };
     check("a.txt=x=y", Some(("a.txt", "x=y")));
@@ -165,5 +199,27 @@ fn files_to_write_split_at_the_first_equals_sign() {
 #[test]
 fn an_empty_program_name_is_no_program() {
     let command = CommandArgs { cmd: None, argv: vec!["".into()] };
-    assert_eq!(command.program().unwrap_err().code, Code::ProgramNotFound);
+    assert_eq!(command.command().unwrap_err().code, Code::ProgramNotFound);
+}
+
+#[test]
+fn words_that_are_no_text_are_sent_as_bytes() {
+    use std::os::unix::ffi::OsStringExt;
+    let odd = OsString::from_vec(b"\xff".to_vec());
+    let command = |cmd, argv| CommandArgs { cmd, argv }.command().unwrap();
+    let plain = command(None, vec!["cat".into(), "x".into()]);
+    assert_eq!((plain.argv.len(), plain.raw_argv.len()), (2, 0));
+    let raw = command(None, vec!["cat".into(), odd.clone()]);
+    assert_eq!((raw.argv.len(), raw.raw_argv.len()), (0, 2));
+    assert_eq!(raw.raw_argv[1].as_ref(), b"\xff");
+    let line = command(Some(odd), Vec::new());
+    assert_eq!((line.shell, line.raw_argv.len()), (None, 3));
+}
+
+#[test]
+fn zero_is_a_time_only_where_it_means_something() {
+    assert_eq!(duration("0").unwrap(), 0.0);
+    assert_eq!(duration("2m").unwrap(), 120.0);
+    assert_eq!(duration("-1").unwrap_err().code, Code::InvalidLimit);
+    assert_eq!(refused(&["--timeout", "0"]), Code::InvalidLimit);
 }

@@ -112,19 +112,6 @@ impl Settings {
             .caused_by(&error)
         })
     }
-
-    /// Remote servers are not there yet; whoever points at one must not get a local sandbox instead.
-    pub(crate) fn refuse_server(&self) -> Result<(), Failure> {
-        let server = self.get(Key::Server);
-        if server.value.is_none() {
-            return Ok(());
-        }
-        Err(Failure::new(
-            Code::InvalidConfiguration,
-            "remote servers come with `belljar serve`, which this version does not have",
-        )
-        .with_remedy(format!("remove the server that is set by {}", server.origin)))
-    }
 }
 
 // === impl Setting ===

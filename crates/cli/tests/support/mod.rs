@@ -11,13 +11,15 @@ use std::process::{Command, Output, Stdio};
 /// A home directory with its own state.
 pub(crate) struct Place {
     directory: tempfile::TempDir,
+    embedded: bool,
 }
 
 impl Drop for Place {
-    /// Nothing outlives its test, also where the test failed.
+    /// Nothing outlives its test, also where the test failed: neither sandboxes nor the server that commands started.
     fn drop(&mut self) {
         if self.state_dir().exists() {
             let _ = self.command(&["destroy", "--all"]).output();
+            let _ = self.command(&["server", "stop"]).output();
         }
     }
 }
@@ -31,16 +33,32 @@ pub(crate) struct Answer {
 
 impl Place {
     pub(crate) fn new() -> Self {
-        Self { directory: tempfile::tempdir().unwrap() }
+        Self { directory: tempfile::tempdir().unwrap(), embedded: false }
+    }
+
+    /// A place whose commands do everything themselves, without a server.
+    pub(crate) fn embedded() -> Self {
+        Self { directory: tempfile::tempdir().unwrap(), embedded: true }
     }
 
     /// A place on a host where sandboxes work; elsewhere the test says why it does not run.
     pub(crate) fn with_sandboxes() -> Option<Self> {
-        let place = Self::new();
+        Self::new().if_sandboxes_work()
+    }
+
+    /// As [`Place::embedded`], on a host where sandboxes work.
+    pub(crate) fn embedded_with_sandboxes() -> Option<Self> {
+        Self::embedded().if_sandboxes_work()
+    }
+
+    fn if_sandboxes_work(self) -> Option<Self> {
+        let place = self;
         let answer = place.run(&["probe", "--json"]);
         if answer.status == Some(0) {
             return Some(place);
         }
+        // Only a host without walls is an excuse; a command that failed is not.
+        assert!(answer.json().is_array(), "{}{}", answer.stdout, answer.stderr);
         eprintln!(
             "SKIPPED: no backend with isolation works here\n{}{}",
             answer.stdout, answer.stderr
@@ -75,6 +93,9 @@ impl Place {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
+        if self.embedded {
+            command.env("BELLJAR_SERVER", "embedded");
+        }
         command
     }
 

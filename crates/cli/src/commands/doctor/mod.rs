@@ -9,8 +9,7 @@ mod host;
 
 use std::path::Path;
 
-use belljar_backend::{Orphan, Probe};
-use belljar_engine::LeakReport;
+use belljar_api::v1;
 use serde::Serialize;
 
 use self::host::Host;
@@ -41,7 +40,7 @@ pub(crate) enum State {
 
 #[derive(Serialize)]
 struct Report {
-    backends: Vec<Probe>,
+    backends: Vec<v1::Probe>,
     host: Vec<Finding>,
     #[serde(skip_serializing_if = "Option::is_none")]
     leaks: Option<LeakShape>,
@@ -49,17 +48,23 @@ struct Report {
 
 #[derive(Serialize)]
 struct LeakShape {
-    found: Vec<Orphan>,
-    removed: Vec<Orphan>,
+    found: Vec<v1::Leak>,
+    removed: Vec<v1::Leak>,
 }
 
 pub(crate) async fn doctor(context: &Context, args: &DoctorArgs) -> Result<Done, Failure> {
     let state_dir = context.settings.state_dir()?;
     let (backends, leaks) = context
-        .with_engine(async |engine| {
+        .with_client(async |mut client| {
             // Leaks first: what the probes make is still being removed when they answer.
-            let leaks = if args.leaks { Some(engine.leaks(args.fix).await?.into()) } else { None };
-            Ok((engine.probe().await, leaks))
+            let leaks = match args.leaks {
+                true => {
+                    let request = v1::FindLeaksRequest { fix: args.fix };
+                    Some(client.system.find_leaks(request).await?.into_inner().into())
+                }
+                false => None,
+            };
+            Ok((probe::all(&client).await?, leaks))
         })
         .await?;
     let left_over = leaks.as_ref().is_some_and(LeakShape::is_left_over);
@@ -148,8 +153,8 @@ impl Finding {
 
 // === impl LeakShape ===
 
-impl From<LeakReport> for LeakShape {
-    fn from(report: LeakReport) -> Self {
+impl From<v1::FindLeaksResponse> for LeakShape {
+    fn from(report: v1::FindLeaksResponse) -> Self {
         Self { found: report.found, removed: report.removed }
     }
 }
@@ -164,9 +169,9 @@ impl LeakShape {
             return "  nothing\n".to_owned();
         }
         let mut table = Table::new(&["KIND", "NAME", "SANDBOX"]);
-        for orphan in &self.found {
-            let sandbox = orphan.sandbox.as_ref().map_or("", |id| id.as_str());
-            table.row([orphan.kind.as_str(), &orphan.name, sandbox]);
+        for leak in &self.found {
+            let sandbox = leak.sandbox_id.as_deref().unwrap_or_default();
+            table.row([leak.kind.as_str(), &leak.name, sandbox]);
         }
         let verdict = match (self.is_left_over(), self.removed.is_empty()) {
             (false, _) => "  all removed\n",

@@ -1,0 +1,77 @@
+//! Commands about the server: `serve`, `server`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+/// Serve the API: gRPC, gRPC-Web, REST and WebSocket on one port and on a Unix socket
+///
+/// Other commands find the server of their state directory by its socket, and start one by themselves where none runs;
+/// such a server ends by itself. Without a key only this machine is served: the socket, and loopback addresses.
+///
+/// Prints where it listens once it does. TERM and INT let requests finish and then end it; sandboxes stay.
+#[derive(Args, Debug)]
+pub(crate) struct ServeArgs {
+    /// Listen on this address too, such as 127.0.0.1:7070 or 0.0.0.0:443 (repeatable)
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) listen: Vec<String>,
+
+    /// Unix socket to listen on [default: server.sock in the state directory]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) socket: Option<PathBuf>,
+
+    /// Certificate chain in PEM, for TLS on the port
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub(crate) tls_cert: Option<PathBuf>,
+
+    /// Private key in PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
+
+    /// A file with an administrator's key of your own choice, one in each line (repeatable)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) api_key_file: Vec<PathBuf>,
+
+    /// Started by another command: ends by itself when idle
+    #[arg(long, hide = true)]
+    pub(crate) automatic: bool,
+
+    /// Print where it listens as a line of JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Look at or stop the server of this state directory
+#[derive(Args, Debug)]
+pub(crate) struct ServerArgs {
+    #[command(subcommand)]
+    pub(crate) command: ServerCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ServerCommand {
+    /// Tell whether a server runs, where, and what it does
+    ///
+    /// Starts none. The exit status is 125 where none runs.
+    Status {
+        /// Print it as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Stop the server; sandboxes stay
+    ///
+    /// Requests that are under way finish first. Stopping where none runs is fine.
+    Stop {
+        /// Print it as JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+impl ServerArgs {
+    pub(crate) fn json(&self) -> bool {
+        match self.command {
+            ServerCommand::Status { json } | ServerCommand::Stop { json } => json,
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! `belljar audit`: who did what to which sandbox.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use belljar_api::{Timestamp, rfc3339, v1};
+
+use super::Done;
+use crate::args::{AuditArgs, AuditCommand, AuditQueryArgs};
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::output::{Inert, print, print_json_line};
+use crate::request;
+
+pub(crate) async fn audit(context: &Context, args: AuditArgs) -> Result<Done, Failure> {
+    match args.command {
+        AuditCommand::Tail { last, follow, json } => {
+            let request = v1::QueryAuditRequest { last: Some(last), follow, ..Default::default() };
+            query(context, request, json).await
+        }
+        AuditCommand::Query(args) => query(context, query_of(&args)?, args.json).await,
+    }
+}
+
+fn query_of(args: &AuditQueryArgs) -> Result<v1::QueryAuditRequest, Failure> {
+    let ago = |text: &Option<String>| {
+        text.as_deref().map(request::duration).transpose().map(|ago| ago.map(time_ago))
+    };
+    Ok(v1::QueryAuditRequest {
+        sandbox: args.sandbox.clone(),
+        actor: args.actor.clone(),
+        action: args.action.clone(),
+        outcome: args.outcome.clone(),
+        since: ago(&args.since)?,
+        until: ago(&args.until)?,
+        ..v1::QueryAuditRequest::default()
+    })
+}
+
+async fn query(
+    context: &Context,
+    request: v1::QueryAuditRequest,
+    json: bool,
+) -> Result<Done, Failure> {
+    context
+        .with_client(async |mut client| {
+            let mut records = client.system.query_audit(request).await?.into_inner();
+            while let Some(record) = records.message().await? {
+                if json {
+                    print_json_line(&record)?;
+                } else {
+                    print(&render(&record))?;
+                }
+            }
+            Ok(Done::Success)
+        })
+        .await
+}
+
+/// `2026-01-02T03:04:05.678Z  uid:0  sandbox.create  n0a1…  ok`.
+fn render(record: &v1::AuditRecord) -> String {
+    let at = record.at.as_ref().map(rfc3339).unwrap_or_default();
+    let sandbox = record.sandbox_id.as_deref().unwrap_or("-");
+    let mut line =
+        format!("{at}  {}  {}  {sandbox}  {}", record.actor, record.action, record.outcome);
+    for (name, value) in &record.detail {
+        line.push_str(&format!("  {name}={value}"));
+    }
+    let line = line.replace(['\n', '\r'], "\u{fffd}");
+    Inert::default().push(line.as_bytes()) + "\n"
+}
+
+fn time_ago(seconds: f64) -> Timestamp {
+    let then = SystemTime::now()
+        .checked_sub(Duration::from_secs_f64(seconds))
+        .and_then(|then| then.duration_since(UNIX_EPOCH).ok())
+        .unwrap_or_default();
+    Timestamp {
+        seconds: i64::try_from(then.as_secs()).unwrap_or(i64::MAX),
+        nanos: i32::try_from(then.subsec_nanos()).unwrap_or(0),
+    }
+}

@@ -1,0 +1,111 @@
+//! `belljar serve`: the server of a state directory.
+
+mod log;
+mod wait;
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::Path;
+
+use belljar_api::v1;
+use belljar_codes::Code;
+use belljar_engine::Engine;
+use belljar_server::{Claim, Options, Status, Tls, serve as serve_engine};
+
+use super::Done;
+use crate::args::ServeArgs;
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::output::{json_line, note, print, print_json_line, say};
+
+pub(crate) async fn serve(context: &Context, args: ServeArgs) -> Result<Done, Failure> {
+    if args.automatic {
+        leave_session();
+    }
+    let state_dir = context.settings.state_dir()?;
+    log::start(&context.settings, args.automatic.then_some(state_dir.as_path()))?;
+    let options = options(&args)?;
+    let claim = claim(&state_dir, args.automatic).await?;
+    let mut engine_options = context.engine_options()?;
+    engine_options.attend = true;
+    let engine = Engine::open(engine_options).await?;
+    let ready = |status: &Status| announce(context, &args, &state_dir, status);
+    serve_engine(claim, engine, options, ready).await?;
+    Ok(Done::Success)
+}
+
+/// Whoever started us may end, be interrupted, or lose its terminal.
+fn leave_session() {
+    // It fails only for who has a session of its own already.
+    let _ = rustix::process::setsid();
+}
+
+/// An automatic server waits for the one before it, which may still be finishing requests.
+async fn claim(state_dir: &Path, automatic: bool) -> Result<Claim, Failure> {
+    match Claim::take(state_dir) {
+        Err(problem) if automatic && problem.code == Code::ServerRunning => {
+            wait::for_the_one_before(state_dir).await?;
+            Ok(Claim::take(state_dir)?)
+        }
+        result => Ok(result?),
+    }
+}
+
+fn options(args: &ServeArgs) -> Result<Options, Failure> {
+    let mut listen = Vec::new();
+    for text in &args.listen {
+        listen.extend(address(text)?);
+    }
+    let tls = match (&args.tls_cert, &args.tls_key) {
+        (Some(certificate), Some(key)) => {
+            Some(Tls { certificate: certificate.clone(), key: key.clone() })
+        }
+        _ => None,
+    };
+    Ok(Options {
+        listen,
+        socket: args.socket.clone(),
+        tls,
+        automatic: args.automatic,
+        ..Options::default()
+    })
+}
+
+fn address(text: &str) -> Result<Vec<SocketAddr>, Failure> {
+    let refuse = || {
+        Failure::new(Code::InvalidArgument, format!("`--listen {text}` is no address"))
+            .with_remedy("write `ADDRESS:PORT`, such as `127.0.0.1:7070`")
+    };
+    match text.to_socket_addrs() {
+        Ok(found) => match found.collect::<Vec<_>>() {
+            found if found.is_empty() => Err(refuse()),
+            found => Ok(found),
+        },
+        Err(error) => Err(refuse().caused_by(&error)),
+    }
+}
+
+/// Tells who waits that clients can connect now. A reader that went away does not end a server.
+fn announce(context: &Context, args: &ServeArgs, state_dir: &Path, status: &Status) {
+    let server = v1::Server {
+        pid: std::process::id(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        addresses: status.addresses.clone(),
+        state_dir: state_dir.to_string_lossy().into_owned(),
+        automatic: status.automatic,
+        tls: status.tls,
+        ..v1::Server::default()
+    };
+    let told = if args.json {
+        print_json_line(&server)
+    } else {
+        print(&server.addresses.iter().map(|address| format!("{address}\n")).collect::<String>())
+    };
+    if let Err(failure) = told {
+        say(&format!("{}\n", json_line(&failure.message).unwrap_or_default()));
+    }
+    if args.automatic {
+        log::close_stdout();
+    } else if args.api_key_file.is_empty() {
+        note(context.quiet, "only this machine is served: the socket, and loopback addresses");
+    }
+}
