@@ -26,11 +26,12 @@ pub fn embedded(engine: Engine) -> Channel {
     let serving = Serving::new(router(&api, Arc::new(Tokens::default())), status);
     // Never connected to: the connector below ignores it.
     let endpoint = Endpoint::from_static("http://embedded.invalid");
+    // Connections end when it is dropped, so it lives as long as the channel.
+    let graceful = GracefulShutdown::new();
     endpoint.connect_with_connector_lazy(service_fn(move |_| {
-        let serving = serving.clone();
+        let (serving, watcher) = (serving.clone(), graceful.watcher());
         async move {
             let (near, far) = tokio::io::duplex(PIPE);
-            let watcher = GracefulShutdown::new().watcher();
             tokio::spawn(serving.connection(far, Peer::Embedded, watcher));
             Ok::<_, std::convert::Infallible>(TokioIo::new(near))
         }
