@@ -16,7 +16,7 @@ use crate::live::{Live, reporter};
 use crate::plan::{Plan, network_enforcement};
 use crate::store::{Claimed, End, EnforcementRecord, KeyClaim, SandboxRecord, State, Step};
 use crate::time::{duration_ms, now_ms};
-use crate::transition::release;
+use crate::transition::{end, release};
 use crate::{CreateRequest, Error, Result};
 
 /// How long a sandbox lives.
@@ -86,7 +86,7 @@ pub(crate) async fn create_once(
             // record stays as it is, and the next recovery finishes the work.
             let undone = inner.backends.get(&record.backend)?.stop(&id).await;
             match undone {
-                Ok(()) => inner.store.end(&id, &End::Failed(describe(&error))).await?,
+                Ok(()) => end(inner, &id, End::Failed(describe(&error))).await?,
                 Err(_) => release(inner, &id).await?,
             }
             Err(error)

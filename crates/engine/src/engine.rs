@@ -150,8 +150,12 @@ impl Engine {
     pub async fn list(&self, query: &SandboxQuery) -> Result<Page<Sandbox>> {
         let (after, limit) = (query::after(query.after.as_deref())?, query::limit(query.limit)?);
         // The pages that follow show what the first one found; an engine that lives long looks by itself.
-        if after.is_none() && !self.inner.attends {
-            recovery::sweep(&self.inner).await?;
+        if after.is_none()
+            && !self.inner.attends
+            && let Err(error) = recovery::sweep(&self.inner).await
+        {
+            // A disk that is full keeps nobody from reading.
+            tracing::warn!(%error, "looking after the state directory failed");
         }
         let listing = Listing { scope: &self.scope, query, after, limit };
         let records = self.inner.store.list(&listing).await?;

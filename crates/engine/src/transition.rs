@@ -4,6 +4,7 @@
 //! compare-and-swap together with the journal entry. An engine that died holding it is recognised by its presence, and
 //! whoever comes next takes its place. There is no lock file to make or to forget.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use belljar_codes::Code;
@@ -11,7 +12,7 @@ use belljar_policy::SandboxId;
 
 use crate::destroy::has_ended;
 use crate::engine::Inner;
-use crate::store::{SandboxRecord, State, Step};
+use crate::store::{End, SandboxRecord, State, Step};
 use crate::{Error, Result};
 
 /// How long another engine may be at work on the same sandbox. Longer than any start or stop takes.
@@ -20,6 +21,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Transitions take milliseconds, so the first look comes soon.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+
+/// How often a store that has no room is asked again.
+const ROOM_POLL: Duration = Duration::from_millis(250);
 
 /// What came of asking for the right.
 pub(crate) enum Claim {
@@ -93,6 +97,34 @@ pub(crate) async fn try_claim_as_seen(
 }
 
 /// Gives the right back where the work did not end the sandbox.
-pub(crate) async fn release(inner: &Inner, id: &SandboxId) -> Result<()> {
-    inner.store.release(id, inner.presence.token()?).await
+///
+/// Where the store does not take it, because the disk is full for example, it is tried until it does: while this engine
+/// lives nobody else could take its place.
+pub(crate) async fn release(inner: &Arc<Inner>, id: &SandboxId) -> Result<()> {
+    let token = inner.presence.token()?;
+    let released = inner.store.release(id, token).await;
+    if released.is_err() {
+        let (task, id, token) = (Arc::clone(inner), id.clone(), token.to_owned());
+        inner.background.spawn(async move {
+            while task.store.release(&id, &token).await.is_err() {
+                tokio::time::sleep(ROOM_POLL).await;
+            }
+        });
+    }
+    released
+}
+
+/// Ends the record of a sandbox of which nothing is left. As with [`release`], a store that does not take it now is asked
+/// again until it does.
+pub(crate) async fn end(inner: &Arc<Inner>, id: &SandboxId, end: End) -> Result<()> {
+    let ended = inner.store.end(id, &end).await;
+    if ended.is_err() {
+        let (task, id) = (Arc::clone(inner), id.clone());
+        inner.background.spawn(async move {
+            while task.store.end(&id, &end).await.is_err() {
+                tokio::time::sleep(ROOM_POLL).await;
+            }
+        });
+    }
+    ended
 }

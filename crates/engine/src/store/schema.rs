@@ -5,6 +5,7 @@
 use belljar_codes::Code;
 use rusqlite::{Connection, TransactionBehavior};
 
+use super::sqlite::failed_to;
 use crate::{Error, Result};
 
 // An index costs a page in the write-ahead log with every change it takes part in, on the way of every command. So only
@@ -173,10 +174,7 @@ pub(super) fn migrate(connection: &mut Connection) -> Result<()> {
 }
 
 fn apply(connection: &mut Connection, migrations: &[&str]) -> Result<()> {
-    let failed = |source| {
-        Error::new(Code::StateFailed, "bring the state to this version's schema")
-            .with_source(source)
-    };
+    let failed = |source| failed_to("bring the state to this version's schema", source);
     // The common case: nothing to do, and no write lock taken to find out.
     if version(connection).map_err(failed)? == migrations.len() {
         return Ok(());

@@ -41,9 +41,8 @@ pub(crate) struct SqliteStore {
 
 impl SqliteStore {
     pub(crate) fn open(path: &Path) -> Result<Self> {
-        let mut connection = Self::connect(path).map_err(|source| {
-            Error::new(Code::StateFailed, format!("open `{}`", path.display())).with_source(source)
-        })?;
+        let mut connection = Self::connect(path)
+            .map_err(|source| failed_to(&format!("open `{}`", path.display()), source))?;
         schema::migrate(&mut connection)?;
         let node = node(&mut connection).map_err(failed)?;
         let (told, _) = watch::channel(0);
@@ -248,10 +247,15 @@ pub(super) fn to_integer(value: u64) -> i64 {
 }
 
 pub(super) fn failed(source: rusqlite::Error) -> Error {
+    failed_to("use the state database", source)
+}
+
+pub(super) fn failed_to(act: &str, source: rusqlite::Error) -> Error {
     use rusqlite::ErrorCode;
-    let error = Error::new(Code::StateFailed, "use the state database");
+    let error = Error::new(Code::StateFailed, act);
     let error = match source.sqlite_error_code() {
-        Some(ErrorCode::DiskFull) => {
+        // Also where only the shared part of the log cannot grow.
+        Some(ErrorCode::DiskFull | ErrorCode::SystemIoFailure) => {
             error.with_remedy("free space on the file system of the state directory")
         }
         Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => error

@@ -22,6 +22,9 @@ pub struct FakeBackend {
     /// The sandboxes that are paused; their agents answer all the same.
     pub paused: Mutex<HashSet<SandboxId>>,
     pub fail_start: AtomicBool,
+    /// What happens when a sandbox has been started, and before it is stopped.
+    pub on_start: Mutex<Option<Box<dyn Fn() + Send>>>,
+    pub on_stop: Mutex<Option<Box<dyn Fn() + Send>>>,
     pub probes: AtomicUsize,
     pub works: AtomicBool,
     pub resets: AtomicUsize,
@@ -40,6 +43,8 @@ impl FakeBackend {
             agents: Mutex::default(),
             paused: Mutex::default(),
             fail_start: AtomicBool::new(false),
+            on_start: Mutex::default(),
+            on_stop: Mutex::default(),
             probes: AtomicUsize::new(0),
             works: AtomicBool::new(true),
             resets: AtomicUsize::new(0),
@@ -113,6 +118,9 @@ impl Backend for FakeBackend {
             return Err(Error::new(Code::StartFailed, "told to fail").with_remedy("do not"));
         }
         std::fs::write(directory.join("alive"), "").unwrap();
+        if let Some(act) = &*self.on_start.lock().unwrap() {
+            act();
+        }
         let agent = FakeAgent::new();
         let stream = agent.connect();
         self.agents.lock().unwrap().insert(spec.id, agent);
@@ -135,6 +143,9 @@ impl Backend for FakeBackend {
     }
 
     async fn stop(&self, id: &SandboxId) -> Result<()> {
+        if let Some(act) = &*self.on_stop.lock().unwrap() {
+            act();
+        }
         self.kill_agent(id);
         let _ = std::fs::remove_dir_all(self.objects.join(id.as_str()));
         Ok(())
