@@ -175,8 +175,9 @@ impl Process {
         }
         if !listener.told_start {
             listener.told_start = true;
+            let stdin_offset = self.input.received();
             let pid = self.pid.map_or(0, |pid| pid.as_raw_nonzero().get().cast_unsigned());
-            connection.send(stream, v1::frame::Body::Started(Started { pid }));
+            connection.send(stream, v1::frame::Body::Started(Started { pid, stdin_offset }));
         }
         if self.input.offset() > self.input_told {
             self.input_told = self.input.offset();

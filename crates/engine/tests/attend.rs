@@ -97,6 +97,32 @@ async fn whoever_follows_a_process_that_nobody_attends_to_attends() {
 }
 
 #[tokio::test]
+async fn input_goes_on_where_an_earlier_attendant_left_it() {
+    let setup = Setup::new().await;
+    let id = setup.create().await;
+    let process = start_and_die(&setup, &id, &["cat"]).await;
+    let piece = vec![b'x'; 1 << 20];
+    // The first goes by way of another engine, which is gone before the second is written.
+    let (state, backend, given, data) =
+        (setup.state(), setup.backend.clone(), process.clone(), piece.clone());
+    let first = tokio::task::spawn_blocking(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let engine = support::open(&state, &backend).await;
+            engine.control(&given).await.unwrap().write_stdin(&data).await.unwrap();
+        });
+    });
+    first.await.unwrap();
+    let control = setup.engine.control(&process).await.unwrap();
+    control.write_stdin(&piece).await.unwrap();
+    control.close_stdin().await.unwrap();
+    let info = setup.engine.wait(&process, None).await.unwrap();
+    // The agent would have complained about more than its window.
+    assert_eq!(info.status, ProcessStatus::Succeeded);
+    assert!(info.log.stdout >= 1 << 20);
+}
+
+#[tokio::test]
 async fn a_process_that_was_recorded_and_never_sent_is_lost() {
     let setup = Setup::new().await;
     let id = setup.create().await;

@@ -349,6 +349,9 @@ pub struct Started {
     /// inside the sandbox
     #[prost(uint32, tag = "1")]
     pub pid: u32,
+    /// input received so far: where the next `Input` continues, and what is acknowledged counts on
+    #[prost(uint64, tag = "2")]
+    pub stdin_offset: u64,
 }
 /// Opens a stream on a process that exists; the stream that had it before ends with Failure "taken-over".
 /// Answered by Started; then unacknowledged output is sent again from the given offsets (or from the oldest byte kept).
@@ -415,6 +418,11 @@ pub struct Exited {
     /// output of background children that nobody took
     #[prost(uint64, tag = "12")]
     pub dropped_bytes: u64,
+    /// from and to disks, as far as the kernel counts it
+    #[prost(uint64, tag = "13")]
+    pub read_bytes: u64,
+    #[prost(uint64, tag = "14")]
+    pub written_bytes: u64,
     #[prost(oneof = "exited::Status", tags = "2, 3")]
     pub status: ::core::option::Option<exited::Status>,
 }

@@ -13,6 +13,9 @@ pub struct Usage {
     pub user_us: u64,
     pub system_us: u64,
     pub peak_rss_bytes: u64,
+    /// From and to disks.
+    pub read_bytes: u64,
+    pub written_bytes: u64,
 }
 
 /// How a child ended.
@@ -132,6 +135,9 @@ impl Usage {
             user_us: micros(usage.ru_utime),
             system_us: micros(usage.ru_stime),
             peak_rss_bytes: u64::try_from(usage.ru_maxrss).unwrap_or(0) * 1024,
+            // Counted in blocks of this size, whatever the file system's are.
+            read_bytes: u64::try_from(usage.ru_inblock).unwrap_or(0) * 512,
+            written_bytes: u64::try_from(usage.ru_oublock).unwrap_or(0) * 512,
         }
     }
 }

@@ -43,7 +43,8 @@ impl Agent {
             channel.kept.release_below(offset);
         }
         let sent = process.channels.each_ref().map(|channel| channel.kept.start());
-        // The new stream counts input from where the target is.
+        // The new stream is told how far input came, and then how far the target is.
+        process.input_told = 0;
         let before = process.listener.replace(Listener::new(connection, stream, sent));
         if let Some(before) = before
             && let Some(old) = self.connections.get_mut(before.connection)

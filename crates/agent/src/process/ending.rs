@@ -214,6 +214,8 @@ impl Process {
             stdout_end: written[0],
             stderr_end: written[1],
             dropped_bytes: self.dropped(),
+            read_bytes: usage.read_bytes,
+            written_bytes: usage.written_bytes,
         });
     }
 }

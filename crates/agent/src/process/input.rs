@@ -54,6 +54,11 @@ impl Feed {
         self.queue.len() - self.taken
     }
 
+    /// Bytes that the host has sent since the process started.
+    pub(crate) fn received(&self) -> u64 {
+        self.received
+    }
+
     /// Everything below this offset has been taken care of.
     pub(crate) fn offset(&self) -> u64 {
         // What tells a terminal that input ended was not sent by the host.

@@ -198,7 +198,7 @@ impl Order {
 // === impl Report ===
 
 impl Report {
-    const SIZE: usize = 29;
+    const SIZE: usize = 45;
 
     fn to_bytes(self) -> [u8; Self::SIZE] {
         let (kind, number, usage) = match self {
@@ -210,9 +210,16 @@ impl Report {
         let mut bytes = [0; Self::SIZE];
         bytes[0] = kind;
         bytes[1..5].copy_from_slice(&number.to_le_bytes());
-        bytes[5..13].copy_from_slice(&usage.user_us.to_le_bytes());
-        bytes[13..21].copy_from_slice(&usage.system_us.to_le_bytes());
-        bytes[21..29].copy_from_slice(&usage.peak_rss_bytes.to_le_bytes());
+        let used = [
+            usage.user_us,
+            usage.system_us,
+            usage.peak_rss_bytes,
+            usage.read_bytes,
+            usage.written_bytes,
+        ];
+        for (place, value) in bytes[5..].chunks_exact_mut(8).zip(used) {
+            place.copy_from_slice(&value.to_le_bytes());
+        }
         bytes
     }
 
@@ -220,12 +227,16 @@ impl Report {
         let (kind, rest) = bytes.split_first()?;
         let (number, rest) = rest.split_first_chunk()?;
         let number = i32::from_le_bytes(*number);
-        let (user, rest) = rest.split_first_chunk()?;
-        let (system, rest) = rest.split_first_chunk()?;
+        let used = |index: usize| {
+            let at = rest.get(index * 8..).and_then(<[u8]>::first_chunk);
+            at.map_or(0, |bytes| u64::from_le_bytes(*bytes))
+        };
         let usage = Usage {
-            user_us: u64::from_le_bytes(*user),
-            system_us: u64::from_le_bytes(*system),
-            peak_rss_bytes: u64::from_le_bytes(*rest.first_chunk()?),
+            user_us: used(0),
+            system_us: used(1),
+            peak_rss_bytes: used(2),
+            read_bytes: used(3),
+            written_bytes: used(4),
         };
         match kind {
             0 => Some(Self::Spawned(number)),
@@ -243,7 +254,13 @@ mod tests {
 
     #[test]
     fn messages_survive_the_socket() {
-        let usage = Usage { user_us: 1, system_us: u64::MAX, peak_rss_bytes: 1 << 40 };
+        let usage = Usage {
+            user_us: 1,
+            system_us: u64::MAX,
+            peak_rss_bytes: 1 << 40,
+            read_bytes: 512,
+            written_bytes: 7,
+        };
         for report in [
             Report::Spawned(4_194_304),
             Report::NotSpawned { errno: 11 },

@@ -8,6 +8,7 @@ use belljar_policy::ProcessId;
 use belljar_protocol::MAX_CHUNK;
 use belljar_protocol::v1::frame::Body;
 use belljar_protocol::v1::{self, kill};
+use tokio::sync::watch;
 
 use crate::agent::{AgentError, Connection, Stream, WINDOW};
 use crate::{Error, Result};
@@ -22,6 +23,8 @@ pub struct ProcessControl {
 struct Shared {
     process: ProcessId,
     way: Mutex<Way>,
+    /// How far input came before the stream; `None` until the agent has said so.
+    input_at: watch::Sender<Option<u64>>,
     /// Holding it is the right to write: writers take turns.
     stdin: tokio::sync::Mutex<Stdin>,
 }
@@ -37,6 +40,9 @@ enum Way {
 
 #[derive(Debug, Default)]
 struct Stdin {
+    /// What was last written to.
+    stream: Option<Arc<Stream>>,
+    /// Since the process began, as the agent counts it.
     sent: u64,
     closed: bool,
 }
@@ -52,11 +58,22 @@ impl ProcessControl {
     }
 
     fn by(process: ProcessId, way: Way) -> Self {
-        let shared = Shared { process, way: Mutex::new(way), stdin: tokio::sync::Mutex::default() };
+        let shared = Shared {
+            process,
+            way: Mutex::new(way),
+            input_at: watch::Sender::new(None),
+            stdin: tokio::sync::Mutex::default(),
+        };
         Self { shared: Arc::new(shared) }
     }
 
+    /// Input goes on where the agent says that it came to.
+    pub(super) fn input_goes_on(&self, offset: u64) {
+        self.shared.input_at.send_replace(Some(offset));
+    }
+
     pub(super) fn replace_stream(&self, stream: Arc<Stream>) {
+        self.shared.input_at.send_replace(None);
         *self.shared.way.lock().unwrap_or_else(PoisonError::into_inner) = Way::Attended(stream);
     }
 
@@ -68,6 +85,10 @@ impl ProcessControl {
         }
         for piece in data.chunks(MAX_CHUNK) {
             let stream = self.stream()?;
+            if stdin.stream.as_ref().is_none_or(|known| !Arc::ptr_eq(known, &stream)) {
+                stdin.sent = self.input_at().await;
+                stdin.stream = Some(Arc::clone(&stream));
+            }
             let end = stdin.sent + piece.len() as u64;
             let taken = end.saturating_sub(WINDOW as u64);
             stream.acknowledged(taken).await.map_err(|error| self.ended(error))?;
@@ -135,6 +156,12 @@ impl ProcessControl {
                 .with_remedy("write through the program that started it, or end that program"))
             }
         }
+    }
+
+    async fn input_at(&self) -> u64 {
+        let mut known = self.shared.input_at.subscribe();
+        let known = known.wait_for(Option::is_some).await;
+        known.ok().and_then(|offset| *offset).unwrap_or(0)
     }
 
     fn way(&self) -> Way {

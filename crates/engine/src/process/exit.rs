@@ -54,6 +54,9 @@ pub struct Usage {
     pub user: Duration,
     pub system: Duration,
     pub peak_rss_bytes: u64,
+    /// From and to disks, as far as the kernel counts it.
+    pub read_bytes: u64,
+    pub written_bytes: u64,
 }
 
 /// The end of a process.
@@ -130,6 +133,8 @@ impl Exit {
             user_us: us(self.usage.user),
             system_us: us(self.usage.system),
             peak_rss_bytes: self.usage.peak_rss_bytes,
+            read_bytes: self.usage.read_bytes,
+            written_bytes: self.usage.written_bytes,
             log_end: None,
         }
     }
@@ -151,6 +156,8 @@ impl Exit {
                 user: Duration::from_micros(record.user_us),
                 system: Duration::from_micros(record.system_us),
                 peak_rss_bytes: record.peak_rss_bytes,
+                read_bytes: record.read_bytes,
+                written_bytes: record.written_bytes,
             },
         }
     }
@@ -218,6 +225,8 @@ pub(crate) fn classify(
             user: Duration::from_micros(exited.user_us),
             system: Duration::from_micros(exited.system_us),
             peak_rss_bytes: exited.peak_rss_bytes,
+            read_bytes: exited.read_bytes,
+            written_bytes: exited.written_bytes,
         },
     }
 }

@@ -148,6 +148,8 @@ impl Pump {
                     }
                     self.acknowledge(&mut acknowledged, ACKNOWLEDGE_FROM);
                 }
+                // The first word on a stream that was attached.
+                Ok(Body::Started(started)) => self.control.input_goes_on(started.stdin_offset),
                 Ok(Body::Exited(end)) => exited = Some((end, Instant::now())),
                 Ok(Body::Closed(_)) => match exited {
                     Some((exited, _)) => return Outcome::Ended(exited),
@@ -373,6 +375,7 @@ impl Pump {
         let process = self.process.as_str().to_owned();
         // Whoever waits to write learns that there is nobody to read.
         self.stream.finish(&AgentError::Gone);
+        self.control.input_goes_on(0);
         if recorded {
             let _ = self.stream.connection().tell(Body::Forget(v1::Forget { process }));
         }

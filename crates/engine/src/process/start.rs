@@ -151,6 +151,7 @@ pub(super) async fn begin(
 
     let stream = Arc::new(stream);
     let control = ProcessControl::new(process.clone(), Arc::clone(&stream));
+    control.input_goes_on(0);
     if let Some(events) = &events {
         events.try_send(ProcessEvent::Started { pid }).expect("a new channel has room");
     }

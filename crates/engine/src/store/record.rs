@@ -176,6 +176,10 @@ pub(crate) struct ExitRecord {
     pub(crate) user_us: u64,
     pub(crate) system_us: u64,
     pub(crate) peak_rss_bytes: u64,
+    #[serde(default)]
+    pub(crate) read_bytes: u64,
+    #[serde(default)]
+    pub(crate) written_bytes: u64,
     /// How far its output was known: standard output and standard error.
     #[serde(default)]
     pub(crate) log_end: Option<(u64, u64)>,

@@ -337,7 +337,7 @@ impl FakeAgent {
         }
         let process = Arc::new(FakeProcess::default());
         process.state.lock().unwrap().listener = Some((sender.clone(), stream));
-        process.send(Body::Started(v1::Started { pid: 7 }));
+        process.send(Body::Started(v1::Started { pid: 7, stdin_offset: 0 }));
         self.processes.lock().unwrap().insert(start.process.clone(), Arc::clone(&process));
         let agent = Arc::clone(self);
         let timeout = Duration::from_millis(start.timeout_ms);
@@ -494,7 +494,10 @@ impl FakeProcess {
             let _ = old.send(Frame { stream: number, body });
         }
         let send = |body| drop(sender.send(Frame { stream, body: Some(body) }));
-        send(Body::Started(v1::Started { pid: 7 }));
+        let stdin_offset = state.input_taken + state.input.len() as u64;
+        send(Body::Started(v1::Started { pid: 7, stdin_offset }));
+        let (channel, offset) = (Channel::Stdin as i32, state.input_taken);
+        send(Body::Acknowledge(v1::Acknowledge { channel, offset }));
         for (channel, wanted) in [(0, attach.stdout_offset), (1, attach.stderr_offset)] {
             let skip = wanted.saturating_sub(state.base[channel]) as usize;
             state.kept[channel].drain(..skip);

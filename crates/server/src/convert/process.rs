@@ -86,8 +86,8 @@ fn usage(usage: Usage) -> v1::Usage {
         user_secs: usage.user.as_secs_f64(),
         system_secs: usage.system.as_secs_f64(),
         peak_memory_bytes: usage.peak_rss_bytes,
-        read_bytes: 0,
-        written_bytes: 0,
+        read_bytes: usage.read_bytes,
+        written_bytes: usage.written_bytes,
     }
 }
 
