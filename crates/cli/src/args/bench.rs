@@ -16,6 +16,10 @@ pub(crate) enum BenchCommand {
     /// Rounds are interleaved: each peer does one after the other, so that noise of the host meets all alike. Peers
     /// that are not installed, or need root, are named and left out.
     Start(BenchStartArgs),
+    /// What the server costs: a sandbox's life and a command over gRPC and REST, many followers, many connections
+    ///
+    /// Starts a server of its own on a state directory of its own, and measures it from here.
+    Api(BenchApiArgs),
     /// Memory of many idle sandboxes, and whether creating the last is as fast as the first
     Idle(BenchIdleArgs),
 }
@@ -46,10 +50,30 @@ pub(crate) struct BenchIdleArgs {
     pub(crate) json: bool,
 }
 
+#[derive(Args, Debug)]
+pub(crate) struct BenchApiArgs {
+    /// Rounds
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(10..=100_000))]
+    pub(crate) count: u32,
+
+    /// Readers of one noisy log at once
+    #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=5000))]
+    pub(crate) followers: u32,
+
+    /// Connections that stay open and do nothing
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) connections: u32,
+
+    /// Print the figures as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 impl BenchArgs {
     pub(crate) fn json(&self) -> bool {
         match &self.command {
             BenchCommand::Start(args) => args.json,
+            BenchCommand::Api(args) => args.json,
             BenchCommand::Idle(args) => args.json,
         }
     }

@@ -17,7 +17,7 @@ mod record;
 mod sandbox;
 mod server;
 
-pub(crate) use bench::{BenchArgs, BenchCommand, BenchIdleArgs, BenchStartArgs};
+pub(crate) use bench::{BenchApiArgs, BenchArgs, BenchCommand, BenchIdleArgs, BenchStartArgs};
 pub(crate) use files::{CpArgs, FilesArgs, FilesCommand, Place, SearchArgs};
 pub(crate) use global::GlobalArgs;
 pub(crate) use host::{DoctorArgs, ProbeArgs, SetupArgs, TemplatesArgs};

@@ -1,5 +1,6 @@
 //! `belljar bench`: how fast and how small, beside peers, in one run.
 
+mod api;
 mod idle;
 mod peers;
 mod start;
@@ -17,6 +18,7 @@ use crate::failure::Failure;
 pub(crate) async fn bench(context: &Context, args: &BenchArgs) -> Result<Done, Failure> {
     match &args.command {
         BenchCommand::Start(args) => start::start(context, args).await,
+        BenchCommand::Api(args) => api::api(context, args).await,
         BenchCommand::Idle(args) => idle::idle(context, args).await,
     }
 }

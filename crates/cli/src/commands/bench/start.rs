@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 use belljar_engine::Engine;
 use serde::Serialize;
 
-use super::stats::Figures;
+use super::stats::{Figures, table};
 use super::{Done, Stages, create, exec_true, peers, whole};
 use crate::args::BenchStartArgs;
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::output::{Table, print, print_json};
+use crate::output::{print, print_json};
 
 /// Before figures are taken: templates are built, caches are warm.
 const WARM_UP: u32 = 10;
@@ -117,11 +117,11 @@ async fn measure_rate(engine: &Engine, count: u32) -> Result<f64, Failure> {
 
 fn render(report: &Report) -> String {
     let mut text = String::from("create + `true` + destroy\n");
-    text.push_str(&figures(&report.whole));
+    text.push_str(&table(&report.whole));
     text.push_str("\nof which\n");
-    text.push_str(&figures(&report.stages));
+    text.push_str(&table(&report.stages));
     text.push_str("\n`true` in a sandbox that exists\n");
-    text.push_str(&figures(&report.exec));
+    text.push_str(&table(&report.exec));
     text.push_str("\nours divided by theirs (p50)\n");
     for (name, ratio) in &report.ratios {
         text.push_str(&format!("  {name}: {ratio:.2}\n"));
@@ -134,18 +134,4 @@ fn render(report: &Report) -> String {
         text.push_str(&format!("left out: {line}\n"));
     }
     text
-}
-
-fn figures(figures: &[Figures]) -> String {
-    let mut table = Table::new(&["", "P50 MS", "P95 MS", "P99 MS", "ROUNDS"]);
-    for one in figures {
-        table.row([
-            one.name.clone(),
-            format!("{:.2}", one.p50_ms),
-            format!("{:.2}", one.p95_ms),
-            format!("{:.2}", one.p99_ms),
-            one.count.to_string(),
-        ]);
-    }
-    table.render(2)
 }

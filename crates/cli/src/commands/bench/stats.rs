@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::output::Table;
+
 /// Percentiles of one thing that was done many times.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Figures {
@@ -29,6 +31,21 @@ impl Figures {
             p99_ms: at(99),
         }
     }
+}
+
+/// Figures side by side.
+pub(super) fn table(figures: &[Figures]) -> String {
+    let mut table = Table::new(&["", "P50 MS", "P95 MS", "P99 MS", "ROUNDS"]);
+    for one in figures {
+        table.row([
+            one.name.clone(),
+            format!("{:.2}", one.p50_ms),
+            format!("{:.2}", one.p95_ms),
+            format!("{:.2}", one.p99_ms),
+            one.count.to_string(),
+        ]);
+    }
+    table.render(2)
 }
 
 #[cfg(test)]

@@ -1,0 +1,137 @@
+//! Many at once: followers of one noisy log, and connections that do nothing.
+
+use std::fmt;
+use std::time::Instant;
+
+use belljar_api::v1;
+use belljar_client::Client;
+use belljar_policy::limits::format_bytes;
+use serde::Serialize;
+
+use super::rest::{Rest, broken};
+use super::server::Beside;
+use super::{create, destroy};
+use crate::failure::Failure;
+
+/// What the noisy command writes: enough to show growth if there were any.
+const NOISE: &str = "head -c 16000000 /dev/zero | tr '\\0' 'x'; echo done";
+const NOISE_BYTES: u64 = 16_000_005;
+
+#[derive(Debug, Serialize)]
+pub(super) struct Followers {
+    count: u32,
+    bytes_each: u64,
+    seconds: f64,
+    server_before_bytes: u64,
+    server_peak_bytes: u64,
+}
+
+impl Followers {
+    pub(super) async fn measure(
+        beside: &Beside,
+        client: &Client,
+        count: u32,
+    ) -> Result<Self, Failure> {
+        let sandbox = create(client).await?;
+        let server_before_bytes = beside.resident_bytes();
+        let measured = async {
+            let command = v1::Command { shell: Some(NOISE.to_owned()), ..v1::Command::default() };
+            let request = v1::StartProcessRequest {
+                sandbox: sandbox.clone(),
+                command: Some(command),
+                ..v1::StartProcessRequest::default()
+            };
+            let begun = Instant::now();
+            let process = client.processes.clone().start_process(request).await?.into_inner();
+            let all = futures_util::future::try_join_all(
+                (0..count).map(|_| follow(client, &process.process_id)),
+            );
+            let mut peak = server_before_bytes;
+            let mut look = tokio::time::interval(std::time::Duration::from_millis(50));
+            let mut all = std::pin::pin!(all);
+            let received = loop {
+                tokio::select! {
+                    received = &mut all => break received?,
+                    _ = look.tick() => peak = peak.max(beside.resident_bytes()),
+                }
+            };
+            let least = received.into_iter().min().unwrap_or(0);
+            Ok::<_, Failure>((least, peak, begun.elapsed().as_secs_f64()))
+        }
+        .await;
+        destroy(client, sandbox).await?;
+        let (bytes_each, server_peak_bytes, seconds) = measured?;
+        Ok(Self { count, bytes_each, seconds, server_before_bytes, server_peak_bytes })
+    }
+}
+
+async fn follow(client: &Client, process: &str) -> Result<u64, Failure> {
+    let request = v1::FollowLogRequest {
+        process_id: process.to_owned(),
+        follow: true,
+        ..v1::FollowLogRequest::default()
+    };
+    let mut outputs = client.processes.clone().follow_log(request).await?.into_inner();
+    let mut received = 0;
+    while let Some(output) = outputs.message().await? {
+        received += output.data.len() as u64;
+    }
+    Ok(received)
+}
+
+impl fmt::Display for Followers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let missing = NOISE_BYTES.saturating_sub(self.bytes_each);
+        write!(
+            f,
+            "{} followers of one log of {}: {:.1} s, {missing} bytes missing, the server's memory {} before and {} at most",
+            self.count,
+            format_bytes(NOISE_BYTES),
+            self.seconds,
+            format_bytes(self.server_before_bytes),
+            format_bytes(self.server_peak_bytes),
+        )
+    }
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Idle {
+    connections: u32,
+    server_before_bytes: u64,
+    server_after_bytes: u64,
+}
+
+impl Idle {
+    /// Each connection asks once and then stays.
+    pub(super) async fn measure(beside: &Beside, connections: u32) -> Result<Self, Failure> {
+        let server_before_bytes = beside.resident_bytes();
+        let mut kept = Vec::new();
+        for _ in 0..connections {
+            let mut rest = Rest::connect(beside.tcp()).await?;
+            rest.ask(hyper::Method::GET, "/healthz", &serde_json::Value::Null).await?;
+            kept.push(rest);
+        }
+        let server_after_bytes = beside.resident_bytes();
+        // All of them still answer: nothing was measured that had gone.
+        for rest in kept.iter_mut().rev().take(10) {
+            rest.ask(hyper::Method::GET, "/healthz", &serde_json::Value::Null).await?;
+        }
+        let first = kept.first_mut().map(|rest| rest.is_open());
+        if first == Some(false) {
+            return Err(broken(&std::io::Error::other("idle connections were closed")));
+        }
+        Ok(Self { connections, server_before_bytes, server_after_bytes })
+    }
+}
+
+impl fmt::Display for Idle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} idle connections: the server's memory {} before and {} with them",
+            self.connections,
+            format_bytes(self.server_before_bytes),
+            format_bytes(self.server_after_bytes),
+        )
+    }
+}
