@@ -18,6 +18,16 @@ pub fn rfc3339(time: &Timestamp) -> String {
     humantime::format_rfc3339_millis(system_time(time)).to_string()
 }
 
+/// The time that a text in the form of [`rfc3339`] means; times before 1970 are none.
+#[must_use]
+pub fn parse_rfc3339(text: &str) -> Option<Timestamp> {
+    let since = humantime::parse_rfc3339_weak(text).ok()?.duration_since(UNIX_EPOCH).ok()?;
+    Some(Timestamp {
+        seconds: i64::try_from(since.as_secs()).ok()?,
+        nanos: i32::try_from(since.subsec_nanos()).ok()?,
+    })
+}
+
 fn system_time(time: &Timestamp) -> SystemTime {
     let seconds = u64::try_from(time.seconds).unwrap_or(0);
     let nanos = u32::try_from(time.nanos).unwrap_or(0);

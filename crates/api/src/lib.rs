@@ -14,6 +14,6 @@ pub mod v1 {
     include!("generated.rs");
 }
 
-pub use json::rfc3339;
+pub use json::{parse_rfc3339, rfc3339};
 /// A point in time, as it travels.
 pub use prost_types::Timestamp;

@@ -137,6 +137,8 @@ codes! {
     MethodNotAllowed => "method-not-allowed",
     /// The body of a request is of a kind that this address does not take.
     UnsupportedMediaType => "unsupported-media-type",
+    /// The client took too long to send its request.
+    RequestTimedOut => "request-timed-out",
 
     // --- limits reached ---
     /// The memory limit was reached and the kernel killed a process of the sandbox.

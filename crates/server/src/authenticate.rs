@@ -39,6 +39,7 @@ pub(crate) async fn authenticate(
     let peer = request.extensions().get::<Peer>().copied();
     let caller =
         if open { Ok(None) } else { gate.identify(peer, request.headers()).await.map(Some) };
+    let grpc = respond::is_grpc(request.headers());
     let response = match caller {
         Ok(caller) => {
             if let Some(caller) = caller {
@@ -46,12 +47,9 @@ pub(crate) async fn authenticate(
             }
             next.run(request).await
         }
-        Err(problem) => {
-            let grpc = respond::is_grpc(request.headers());
-            respond::problem(&problem, &request_id, grpc).into_response()
-        }
+        Err(problem) => problem.into_response(),
     };
-    respond::with_request_id(response, &request_id)
+    respond::finish(response, &request_id, grpc)
 }
 
 impl Gate {

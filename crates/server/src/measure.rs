@@ -19,7 +19,6 @@ use crate::api::Api;
 use crate::call::Call;
 use crate::caller::Permission;
 use crate::problem::{Problem, Result};
-use crate::respond;
 
 const REQUESTS: &str = "belljar_requests_total";
 const REQUEST_SECONDS: &str = "belljar_request_seconds";
@@ -140,7 +139,7 @@ async fn page(State(api): State<Api>, Extension(call): Extension<Call>) -> Respo
     };
     match text {
         Ok(text) => ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response(),
-        Err(problem) => respond::problem(&problem, &call.request_id, false),
+        Err(problem) => problem.into_response(),
     }
 }
 

@@ -116,6 +116,7 @@ enum Kind {
     Conflict,
     WrongMethod,
     WrongMedia,
+    TimedOut,
     Exhausted,
     Unavailable,
     Internal,
@@ -135,15 +136,19 @@ fn kind(code: Code) -> Kind {
         | Code::TemplateNotFound => Kind::NotFound,
         Code::SandboxExists | Code::FileExists | Code::TenantExists => Kind::Exists,
         Code::IdempotencyConflict | Code::LayerConflict => Kind::Conflict,
-        Code::SandboxNotReady | Code::SandboxGone | Code::ProcessEnded | Code::EnsureFailed => {
-            Kind::NotNow
-        }
+        // The sandbox's own kernel says no to a file operation: the server did its part.
+        Code::SandboxNotReady
+        | Code::SandboxGone
+        | Code::ProcessEnded
+        | Code::FileFailed
+        | Code::EnsureFailed => Kind::NotNow,
         Code::Unauthenticated | Code::TokenInvalid => Kind::Unauthenticated,
         Code::PermissionDenied | Code::FileDenied => Kind::Denied,
         Code::RateLimited | Code::QuotaExceeded => Kind::TooMany,
         Code::RequestTooLarge => Kind::TooLarge,
         Code::MethodNotAllowed => Kind::WrongMethod,
         Code::UnsupportedMediaType => Kind::WrongMedia,
+        Code::RequestTimedOut => Kind::TimedOut,
         Code::HostExhausted | Code::DiskFull | Code::PidsExhausted | Code::Oom => Kind::Exhausted,
         Code::ServerStopping | Code::ServerUnreachable | Code::Interrupted => Kind::Unavailable,
         Code::StartFailed
@@ -152,7 +157,6 @@ fn kind(code: Code) -> Kind {
         | Code::StateFailed
         | Code::StateTooNew
         | Code::AuditBroken
-        | Code::FileFailed
         | Code::Internal => Kind::Internal,
         // What was asked for is wrong, or cannot be had on this host: asking again gives the same answer.
         _ => Kind::Invalid,
@@ -169,6 +173,7 @@ fn grpc_code(code: Code) -> tonic::Code {
         Kind::Unauthenticated => tonic::Code::Unauthenticated,
         Kind::Denied => tonic::Code::PermissionDenied,
         Kind::TooMany | Kind::TooLarge | Kind::Exhausted => tonic::Code::ResourceExhausted,
+        Kind::TimedOut => tonic::Code::DeadlineExceeded,
         Kind::Unavailable => tonic::Code::Unavailable,
         Kind::Internal => tonic::Code::Internal,
     }
@@ -185,6 +190,7 @@ fn http_status(code: Code) -> StatusCode {
         Kind::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         Kind::WrongMethod => StatusCode::METHOD_NOT_ALLOWED,
         Kind::WrongMedia => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        Kind::TimedOut => StatusCode::REQUEST_TIMEOUT,
         Kind::Exhausted => StatusCode::INSUFFICIENT_STORAGE,
         Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
         Kind::Internal => StatusCode::INTERNAL_SERVER_ERROR,

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::response::Response;
 use axum::routing::get;
 use belljar_codes::Code;
 use tonic_web::GrpcWebLayer;
@@ -11,7 +10,6 @@ use tonic_web::GrpcWebLayer;
 use crate::api::Api;
 use crate::authenticate::{Gate, authenticate};
 use crate::problem::Problem;
-use crate::respond;
 use crate::token::Tokens;
 use crate::{grpc, measure, rest};
 
@@ -26,10 +24,8 @@ pub(crate) fn router(api: &Api, tokens: Arc<Tokens>) -> Router {
         .layer(axum::middleware::from_fn_with_state(gate, authenticate))
 }
 
-async fn nothing(request: axum::extract::Request) -> Response {
+async fn nothing(request: axum::extract::Request) -> Problem {
     let path = belljar_policy::shown(request.uri().path());
-    let problem = Problem::new(Code::RouteNotFound, format!("there is nothing at `{path}`"))
-        .with_remedy("see /openapi.json");
-    let request_id = respond::request_id(request.headers());
-    respond::problem(&problem, &request_id, respond::is_grpc(request.headers()))
+    Problem::new(Code::RouteNotFound, format!("there is nothing at `{path}`"))
+        .with_remedy("see /docs for the paths that exist")
 }

@@ -148,13 +148,15 @@ impl Overseer {
         if let Err(error) = engine.wait(&self.id, None).await {
             tracing::debug!(%error, process = %self.id, "nobody saw a run to its end");
         }
-        if !self.told.is_closed() {
-            let left = self.gather(&engine, &session).await;
-            let _ = self.told.send(left);
-        }
+        let left = match self.told.is_closed() {
+            true => Ok(Default::default()),
+            false => self.gather(&engine, &session).await,
+        };
         if let Err(error) = session.end().await {
             tracing::debug!(%error, "a session was left for the next sweep");
         }
+        // Last: who hears of the end finds what was made for the run gone.
+        let _ = self.told.send(left);
     }
 
     async fn gather(&self, engine: &Engine, session: &Session) -> Left {

@@ -1,0 +1,332 @@
+//! A process over a WebSocket: its output from any offset on, and its input.
+//!
+//! To the client: binary messages with output (one byte for the channel, 1 or 2; eight bytes, big-endian, for the
+//! offset; then the data), and text messages with one JSON object each: `{"started": …}`, `{"ended": …}`,
+//! `{"problem": …}`. From the client: binary messages are input; text messages are [`Order`]s. Input waits for the
+//! process to read it, and so does everything behind it. Closing the socket detaches and ends nothing.
+
+use std::time::Duration;
+
+use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade, close_code};
+use axum::extract::{FromRequestParts, State};
+use axum::response::Response;
+use belljar_api::v1;
+use bytes::{BufMut, Bytes, BytesMut};
+use futures_util::{Sink, SinkExt, Stream, StreamExt};
+use http::request::Parts;
+use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use utoipa::IntoParams;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::extract::{Path, Query};
+use super::offsets::Position;
+use crate::api::{Answers, Api};
+use crate::call::Call;
+use crate::problem::{Problem, Result};
+
+/// The largest message that is taken.
+const MAX_MESSAGE: usize = 1 << 20;
+/// Messages of input that wait for the process.
+const WAITING: usize = 8;
+/// What waits to be sent: a client that takes nothing makes us remember no more.
+const MAX_UNSENT: usize = 4 << 20;
+/// How often a silent client is asked whether it is still there.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(30);
+/// A client that was told goodbye has so long to say it too.
+const GOODBYE: Duration = Duration::from_secs(5);
+
+pub(super) fn router() -> OpenApiRouter<Api> {
+    OpenApiRouter::new().routes(routes!(attach)).routes(routes!(shell))
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct AttachQuery {
+    /// Where to begin: one offset, or `STDOUT,STDERR`. Absent: the oldest that is kept.
+    since: Option<String>,
+}
+
+/// Attaches to a process over a WebSocket.
+///
+/// Output comes as binary messages: one byte for the channel (1 standard output, 2 standard error), eight bytes,
+/// big-endian, for the offset, then the data. `{"ended": PROCESS}` comes as text when the process has ended, and
+/// `{"problem": PROBLEM}` when something fails. Binary messages to the server are input; text messages are
+/// `{"resize": {"rows": R, "columns": C}}`, `{"signal": N}` and `{"close": true}`. Closing the socket ends nothing.
+#[utoipa::path(
+    get, path = "/v1/processes/{process}/attach", params(AttachQuery),
+    responses((status = 101, description = "The WebSocket")),
+)]
+async fn attach(
+    State(api): State<Api>,
+    call: Call,
+    Path(process_id): Path<String>,
+    Query(query): Query<AttachQuery>,
+    socket: Upgrade,
+) -> Result<Response> {
+    let since = query.since.map(|text| Position::parse(&text)).transpose()?.unwrap_or_default();
+    let request = v1::FollowLogRequest {
+        process_id: process_id.clone(),
+        since: Some(since.offsets()),
+        channels: Vec::new(),
+        follow: true,
+    };
+    let output = api.follow_log(&call, request).await?;
+    let attached = Attached { api, call, process_id };
+    Ok(socket.open(async move |mut socket| attached.talk(&mut socket, output).await))
+}
+
+/// Starts a command and attaches to it over a WebSocket.
+///
+/// The first message to the server is text: the command as JSON, as `command` of `exec` has it. `{"started": PROCESS}`
+/// answers it; from there on as `attach`.
+#[utoipa::path(
+    get, path = "/v1/sandboxes/{sandbox}/shell",
+    responses((status = 101, description = "The WebSocket")),
+)]
+async fn shell(
+    State(api): State<Api>,
+    call: Call,
+    Path(sandbox): Path<String>,
+    socket: Upgrade,
+) -> Result<Response> {
+    // What does not exist is told before the protocol changes.
+    api.get_sandbox(&call, v1::GetSandboxRequest { sandbox: sandbox.clone() }).await?;
+    Ok(socket.open(async move |mut socket: WebSocket| {
+        if let Err(problem) = run_shell(&api, &call, sandbox, &mut socket).await {
+            let told = Told::Problem(problem.wire(&call.request_id));
+            let _ = socket.send(told.message()).await;
+        }
+    }))
+}
+
+async fn run_shell(api: &Api, call: &Call, sandbox: String, socket: &mut WebSocket) -> Result<()> {
+    let command = loop {
+        match socket.recv().await {
+            Some(Ok(Message::Text(text))) => break read(&text)?,
+            Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
+            Some(Ok(Message::Binary(_))) => {
+                return Err(Problem::invalid("the first message is not text")
+                    .with_remedy("send the command as JSON first"));
+            }
+            None | Some(Err(_) | Ok(Message::Close(_))) => return Ok(()),
+        }
+    };
+    let request = v1::ExecStreamRequest { sandbox, command: Some(command), idempotency_key: None };
+    let mut output = api.exec_stream(call, request).await?;
+    let first = output.next().await.transpose()?;
+    let Some(process) = first.and_then(|first| first.started) else { return Ok(()) };
+    if socket.send(Told::Started(&process).message()).await.is_ok() {
+        let (api, call) = (api.clone(), call.clone());
+        Attached { api, call, process_id: process.process_id }.talk(socket, output).await;
+    }
+    Ok(())
+}
+
+/// What a client wants, beside input.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "snake_case")]
+enum Order {
+    Resize(v1::Terminal),
+    Signal(i32),
+    /// No more input comes.
+    Close(bool),
+}
+
+/// What a client is told, beside output.
+#[derive(Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Told<'a> {
+    Started(&'a v1::Process),
+    Ended(&'a v1::Process),
+    Problem(v1::Problem),
+}
+
+impl Told<'_> {
+    fn message(&self) -> Message {
+        // Keys are text and nothing refuses to be written.
+        let text = serde_json::to_string(self).expect("messages of the API have a JSON form");
+        Message::Text(text.into())
+    }
+}
+
+fn read<T: serde::de::DeserializeOwned>(text: &str) -> Result<T> {
+    serde_json::from_str(text).map_err(|error| {
+        Problem::invalid("the message cannot be used")
+            .caused_by(&error)
+            .with_remedy("see /docs for the messages that are understood")
+    })
+}
+
+/// A request that wants a WebSocket.
+struct Upgrade(WebSocketUpgrade);
+
+impl<S: Send + Sync> FromRequestParts<S> for Upgrade {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self> {
+        let upgrade = WebSocketUpgrade::from_request_parts(parts, state).await;
+        upgrade.map(Self).map_err(|rejection| {
+            Problem::invalid("this path speaks WebSocket")
+                .caused_by(&rejection)
+                .with_remedy("connect with a WebSocket client")
+        })
+    }
+}
+
+impl Upgrade {
+    fn open<F>(self, talk: impl FnOnce(WebSocket) -> F + Send + 'static) -> Response
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let Self(upgrade) = self;
+        upgrade
+            .max_message_size(MAX_MESSAGE)
+            .max_frame_size(MAX_MESSAGE)
+            .max_write_buffer_size(MAX_UNSENT)
+            .on_upgrade(talk)
+    }
+}
+
+/// One client at one process.
+struct Attached {
+    api: Api,
+    call: Call,
+    process_id: String,
+}
+
+impl Attached {
+    /// Until the process has ended or the client is gone.
+    async fn talk(&self, socket: &mut WebSocket, output: Answers<v1::ProcessOutput>) {
+        let (mut to_client, mut from_client) = socket.split();
+        let (problems, told) = mpsc::channel(WAITING);
+        tokio::select! {
+            () = self.listen(&mut from_client, problems) => return,
+            () = self.tell(&mut to_client, output, told) => {}
+        }
+        let goodbye = CloseFrame { code: close_code::NORMAL, reason: "".into() };
+        if to_client.send(Message::Close(Some(goodbye))).await.is_ok() {
+            let rest = async { while let Some(Ok(_)) = from_client.next().await {} };
+            let _ = tokio::time::timeout(GOODBYE, rest).await;
+        }
+    }
+
+    /// Returns when there is nothing more to tell, or nobody to tell it.
+    async fn tell(
+        &self,
+        to_client: &mut (impl Sink<Message> + Unpin),
+        mut output: Answers<v1::ProcessOutput>,
+        mut problems: mpsc::Receiver<Problem>,
+    ) {
+        let mut alive = tokio::time::interval(SIGN_OF_LIFE);
+        let mut last = false;
+        while !last {
+            let message = tokio::select! {
+                piece = output.next() => match piece {
+                    None => return,
+                    Some(Ok(piece)) => {
+                        last = piece.ended.is_some();
+                        shown(&piece)
+                    }
+                    Some(Err(problem)) => {
+                        last = true;
+                        self.shown(&problem)
+                    }
+                },
+                Some(problem) = problems.recv() => self.shown(&problem),
+                _ = alive.tick() => Message::Ping(Bytes::new()),
+            };
+            if to_client.send(message).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Returns when the client is gone.
+    async fn listen<E>(
+        &self,
+        from_client: &mut (impl Stream<Item = std::result::Result<Message, E>> + Unpin),
+        problems: mpsc::Sender<Problem>,
+    ) {
+        let mut input = None;
+        while let Some(Ok(message)) = from_client.next().await {
+            let done = match message {
+                Message::Binary(data) => {
+                    let piece = v1::WriteInputRequest { data, ..v1::WriteInputRequest::default() };
+                    self.write(&mut input, piece, &problems).await
+                }
+                Message::Text(text) => match read(&text) {
+                    Ok(Order::Close(close)) => {
+                        let piece =
+                            v1::WriteInputRequest { close, ..v1::WriteInputRequest::default() };
+                        self.write(&mut input, piece, &problems).await
+                    }
+                    Ok(Order::Signal(signal)) => self.signal(signal).await,
+                    Ok(Order::Resize(size)) => self.resize(size).await,
+                    Err(problem) => Err(problem),
+                },
+                Message::Close(_) => return,
+                Message::Ping(_) | Message::Pong(_) => Ok(()),
+            };
+            if let Err(problem) = done
+                && problems.send(problem).await.is_err()
+            {
+                return;
+            }
+        }
+    }
+
+    /// Input is written by a task of its own, which outlives the client until all of it is delivered.
+    async fn write(
+        &self,
+        input: &mut Option<mpsc::Sender<Result<v1::WriteInputRequest>>>,
+        piece: v1::WriteInputRequest,
+        problems: &mpsc::Sender<Problem>,
+    ) -> Result<()> {
+        let sender = input.get_or_insert_with(|| {
+            let (sender, pieces) = mpsc::channel(WAITING);
+            let (api, call, problems) = (self.api.clone(), self.call.clone(), problems.clone());
+            let process_id = self.process_id.clone();
+            let first = v1::WriteInputRequest { process_id, ..v1::WriteInputRequest::default() };
+            tokio::spawn(async move {
+                let written = api.write_input(&call, first, ReceiverStream::new(pieces)).await;
+                if let Err(problem) = written {
+                    let _ = problems.send(problem).await;
+                }
+            });
+            sender
+        });
+        // The task tells itself why it takes nothing more.
+        let _ = sender.send(Ok(piece)).await;
+        Ok(())
+    }
+
+    async fn signal(&self, signal: i32) -> Result<()> {
+        let request = v1::SignalProcessRequest { process_id: self.process_id.clone(), signal };
+        self.api.signal_process(&self.call, request).await.map(drop)
+    }
+
+    async fn resize(&self, size: v1::Terminal) -> Result<()> {
+        let process_id = self.process_id.clone();
+        let request = v1::ResizeTerminalRequest { process_id, size: Some(size) };
+        self.api.resize_terminal(&self.call, request).await.map(drop)
+    }
+
+    fn shown(&self, problem: &Problem) -> Message {
+        Told::Problem(problem.wire(&self.call.request_id)).message()
+    }
+}
+
+fn shown(piece: &v1::ProcessOutput) -> Message {
+    if let Some(process) = &piece.ended {
+        return Told::Ended(process).message();
+    }
+    let mut frame = BytesMut::with_capacity(9 + piece.data.len());
+    frame.put_u8(if piece.channel() == v1::Channel::Stderr { 2 } else { 1 });
+    frame.put_u64(piece.offset);
+    frame.put_slice(&piece.data);
+    Message::Binary(frame.freeze())
+}

@@ -1,0 +1,123 @@
+//! The API over REST: the same messages as JSON, streams as server-sent events, terminals over WebSocket.
+//!
+//! Handlers only put requests together. A route is served and documented by the same line, so the document cannot
+//! leave one out. What the document says about every operation alike (who may ask, how it fails) is in [`document`].
+
+#![allow(unused_qualifications, reason = "the macro that documents routes writes them")]
+
+mod attach;
+mod content;
+mod document;
+mod extract;
+mod files;
+mod keys;
+mod log;
+mod offsets;
+mod page;
+mod processes;
+mod range;
+mod sandboxes;
+mod stream;
+mod system;
+mod tenants;
+mod trees;
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::response::{Html, IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use belljar_codes::Code;
+use http::{Method, StatusCode, header};
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::timeout::RequestBodyTimeoutLayer;
+use utoipa_axum::router::OpenApiRouter;
+
+use crate::api::Api;
+use crate::problem::{Problem, Result};
+
+/// A body of which nothing comes for so long is given up. While we do not read, the clock stands still.
+const STALL: Duration = Duration::from_secs(30);
+
+pub(crate) fn router(api: &Api) -> Router {
+    let (routes, document) = OpenApiRouter::new()
+        .merge(sandboxes::router())
+        .merge(processes::router())
+        .merge(log::router())
+        .merge(attach::router())
+        .merge(files::router())
+        .merge(content::router())
+        .merge(trees::router())
+        .merge(system::router())
+        .merge(tenants::router())
+        .merge(keys::router())
+        .split_for_parts();
+    let document = document::finish(&document);
+    let page = page::render(&document);
+    let document = document.to_string();
+    routes
+        .with_state(api.clone())
+        .route("/openapi.json", get(|| async { ([JSON], document) }))
+        .route("/docs", get(|| async { ([PAGE_POLICY], Html(page)) }))
+        .layer(RequestBodyTimeoutLayer::new(STALL))
+        .layer(CatchPanicLayer::custom(panicked))
+        .layer(axum::middleware::from_fn(tell_options))
+}
+
+const JSON: (header::HeaderName, &str) = (header::CONTENT_TYPE, "application/json");
+
+/// The page has its style within and needs nothing else.
+const PAGE_POLICY: (header::HeaderName, &str) =
+    (header::CONTENT_SECURITY_POLICY, "default-src 'none'; style-src 'unsafe-inline'");
+
+/// What a handler answers with.
+type Answer<T> = Json<T>;
+
+fn answer<T>(result: Result<T>) -> Result<Answer<T>> {
+    result.map(Json)
+}
+
+/// What the path names may be in the body too, if it is the same.
+fn same(field: &str, path: String, body: &str) -> Result<String> {
+    if body.is_empty() || body == path {
+        return Ok(path);
+    }
+    Err(Problem::invalid(format!("`{field}` in the body is not what the path names"))
+        .with_remedy(format!("leave out `{field}`")))
+}
+
+/// Server-sent events, for the document.
+#[derive(utoipa::ToSchema)]
+#[schema(value_type = String)]
+struct Events(#[allow(dead_code, reason = "only its schema is of use")] String);
+
+/// A JSON value per line, for the document.
+#[derive(utoipa::ToSchema)]
+#[schema(value_type = String)]
+struct Lines(#[allow(dead_code, reason = "only its schema is of use")] String);
+
+/// Bytes as they are, for the document.
+#[derive(utoipa::ToSchema)]
+#[schema(value_type = String, format = Binary)]
+struct Binary(#[allow(dead_code, reason = "only its schema is of use")] String);
+
+fn panicked(panic: Box<dyn std::any::Any + Send>) -> Response {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+    tracing::error!(text, "a request made the server panic");
+    Problem::new(Code::Internal, "the request made the server fail")
+        .with_remedy("report it with the server's log")
+        .into_response()
+}
+
+/// `OPTIONS` tells the methods of a path. Pages of other sites get no permission.
+async fn tell_options(request: axum::extract::Request, next: axum::middleware::Next) -> Response {
+    let asked = request.method() == Method::OPTIONS;
+    let mut response = next.run(request).await;
+    if asked && response.status() == StatusCode::METHOD_NOT_ALLOWED {
+        *response.status_mut() = StatusCode::NO_CONTENT;
+        *response.body_mut() = Body::empty();
+    }
+    response
+}
