@@ -9,11 +9,14 @@ pub(crate) const STATE_DIR: &str = "BELLJAR_STATE_DIR";
 /// The backend to use: `auto`, or the name of one. Same as `--backend`.
 pub(crate) const BACKEND: &str = "BELLJAR_BACKEND";
 
-/// URL of a Belljar server to talk to. Same as `--server`.
+/// The server to talk to: a URL, `unix:PATH`, or `embedded`. Same as `--server`.
 pub(crate) const SERVER: &str = "BELLJAR_SERVER";
 
 /// Key for that server. Never shown. Same as `--api-key`.
 pub(crate) const API_KEY: &str = "BELLJAR_API_KEY";
+
+/// An administrator's key of the operator's own choice, for `belljar serve`. Never shown.
+pub(crate) const SERVE_API_KEY: &str = "BELLJAR_SERVE_API_KEY";
 
 /// What to log to standard error, as `tracing` filters are written: `debug`, `belljar_engine=trace`. Default: nothing.
 pub(crate) const LOG: &str = "BELLJAR_LOG";

@@ -42,11 +42,7 @@ impl Local {
         // A plain connection first: only it tells "nobody listens" from other failures.
         let stream = match UnixStream::connect(&path).await {
             Ok(stream) => stream,
-            Err(error)
-                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) =>
-            {
-                return Ok(None);
-            }
+            Err(error) if is_nobody(error.kind()) => return Ok(None),
             Err(error) => {
                 return Err(Failure::new(
                     Code::ServerUnreachable,
@@ -130,6 +126,11 @@ async fn stop(client: &Client, server: &Server) -> Result<(), Failure> {
     .with_remedy("wait for the requests that are under way, or end the process"))
 }
 
+/// Where even the directory is not one, whoever starts a server finds the better words.
+fn is_nobody(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::NotFound | ErrorKind::ConnectionRefused | ErrorKind::NotADirectory)
+}
+
 fn is_leaving(code: Code) -> bool {
     matches!(code, Code::ServerStopping | Code::ServerUnreachable)
 }
@@ -141,4 +142,21 @@ fn socket(state_dir: &Path) -> PathBuf {
 /// What a server that was started by itself has to say.
 pub(crate) fn log(state_dir: &Path) -> PathBuf {
     state_dir.join("server.log")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_automatic_server_of_another_version_is_replaced() {
+        let local = Local { state_dir: "/x".into(), program: "/y".into(), version: "2.0.0" };
+        let check = |automatic: bool, version: &str, expected: bool| {
+            let server = Server { automatic, version: version.to_owned(), ..Server::default() };
+            assert_eq!(local.is_outdated(&server), expected, "{automatic} {version}");
+        };
+        check(true, "1.0.0", true);
+        check(true, "2.0.0", false);
+        check(false, "1.0.0", false);
+    }
 }

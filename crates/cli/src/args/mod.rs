@@ -103,7 +103,7 @@ The server, and who may use it:
   tenants      Who shares a server without seeing each other
   token        Issue a signed token for one sandbox
   webhooks     Addresses that events are sent to
-  audit        Search the audit log
+  audit        Check and search the audit log
 
 This host:
   templates    List what a sandbox can start from

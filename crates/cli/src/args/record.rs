@@ -73,6 +73,18 @@ pub(crate) struct AuditArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AuditCommand {
+    /// Check that the log is as it was written
+    ///
+    /// Reads the files of the state directory directly; no server is needed. The exit status is 125 where a record was
+    /// changed or is missing.
+    Verify {
+        /// A record that was seen before, as NUMBER:HASH: it must still be there
+        #[arg(long, value_name = "NUMBER:HASH")]
+        anchor: Option<String>,
+        /// Print what was checked as JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Print the last records
     Tail {
         /// How many
@@ -133,7 +145,7 @@ impl WebhooksArgs {
 impl AuditArgs {
     pub(crate) fn json(&self) -> bool {
         match &self.command {
-            AuditCommand::Tail { json, .. } => *json,
+            AuditCommand::Verify { json, .. } | AuditCommand::Tail { json, .. } => *json,
             AuditCommand::Query(args) => args.json,
         }
     }

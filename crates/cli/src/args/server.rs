@@ -28,7 +28,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub(crate) tls_key: Option<PathBuf>,
 
-    /// A file with an administrator's key of your own choice, one in each line (repeatable)
+    /// A file with administrators' keys of your own choice, one in each line [env: BELLJAR_SERVE_API_KEY]
     #[arg(long, value_name = "FILE")]
     pub(crate) api_key_file: Vec<PathBuf>,
 

@@ -3,21 +3,61 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use belljar_api::{Timestamp, rfc3339, v1};
+use belljar_codes::Code;
+use belljar_engine::{AuditLog, AuditReport};
+use belljar_policy::shown;
+use serde::Serialize;
 
 use super::Done;
 use crate::args::{AuditArgs, AuditCommand, AuditQueryArgs};
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::output::{Inert, print, print_json_line};
+use crate::output::{Inert, print, print_json, print_json_line};
 use crate::request;
 
 pub(crate) async fn audit(context: &Context, args: AuditArgs) -> Result<Done, Failure> {
     match args.command {
+        AuditCommand::Verify { anchor, json } => verify(context, anchor.as_deref(), json).await,
         AuditCommand::Tail { last, follow, json } => {
             let request = v1::QueryAuditRequest { last: Some(last), follow, ..Default::default() };
             query(context, request, json).await
         }
         AuditCommand::Query(args) => query(context, query_of(&args)?, args.json).await,
+    }
+}
+
+#[derive(Serialize)]
+struct Verified {
+    records: u64,
+    first_seq: u64,
+    last_seq: u64,
+    last_hash: String,
+}
+
+/// Reads the files directly: whoever doubts the log may doubt the server too.
+async fn verify(context: &Context, anchor: Option<&str>, json: bool) -> Result<Done, Failure> {
+    let anchor = anchor.map(anchor_of).transpose()?;
+    let report = AuditLog::of(&context.settings.state_dir()?).verify(anchor).await?;
+    let AuditReport { records, first_seq, last_seq, last_hash } = report;
+    if json {
+        print_json(&Verified { records, first_seq, last_seq, last_hash })?;
+    } else {
+        print(&format!(
+            "{records} records are as they were written\nlast {last_seq}:{last_hash}\n"
+        ))?;
+    }
+    Ok(Done::Success)
+}
+
+fn anchor_of(text: &str) -> Result<(u64, String), Failure> {
+    let parts = text.split_once(':').and_then(|(seq, hash)| Some((seq.parse().ok()?, hash)));
+    match parts {
+        Some((seq, hash)) => Ok((seq, hash.to_owned())),
+        None => Err(Failure::new(
+            Code::InvalidArgument,
+            format!("`--anchor {}` is not a number and a hash", shown(text)),
+        )
+        .with_remedy("write `NUMBER:HASH` as `belljar audit verify` prints it")),
     }
 }
 

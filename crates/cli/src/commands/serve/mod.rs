@@ -1,5 +1,6 @@
 //! `belljar serve`: the server of a state directory.
 
+mod keys;
 mod log;
 mod wait;
 
@@ -24,11 +25,14 @@ pub(crate) async fn serve(context: &Context, args: ServeArgs) -> Result<Done, Fa
     let state_dir = context.settings.state_dir()?;
     log::start(&context.settings, args.automatic.then_some(state_dir.as_path()))?;
     let options = options(&args)?;
+    let keys = keys::read(&args.api_key_file)?;
     let claim = claim(&state_dir, args.automatic).await?;
     let mut engine_options = context.engine_options()?;
     engine_options.attend = true;
     let engine = Engine::open(engine_options).await?;
-    let ready = |status: &Status| announce(context, &args, &state_dir, status);
+    keys::add(&engine, keys).await?;
+    let has_keys = engine.keys().any().await?;
+    let ready = |status: &Status| announce(context, &args, &state_dir, status, has_keys);
     serve_engine(claim, engine, options, ready).await?;
     Ok(Done::Success)
 }
@@ -85,7 +89,13 @@ fn address(text: &str) -> Result<Vec<SocketAddr>, Failure> {
 }
 
 /// Tells who waits that clients can connect now. A reader that went away does not end a server.
-fn announce(context: &Context, args: &ServeArgs, state_dir: &Path, status: &Status) {
+fn announce(
+    context: &Context,
+    args: &ServeArgs,
+    state_dir: &Path,
+    status: &Status,
+    has_keys: bool,
+) {
     let server = v1::Server {
         pid: std::process::id(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -105,7 +115,10 @@ fn announce(context: &Context, args: &ServeArgs, state_dir: &Path, status: &Stat
     }
     if args.automatic {
         log::close_stdout();
-    } else if args.api_key_file.is_empty() {
-        note(context.quiet, "only this machine is served: the socket, and loopback addresses");
+    } else if !has_keys {
+        note(
+            context.quiet,
+            "there is no API key, so only this machine is served: the socket, and loopback addresses",
+        );
     }
 }

@@ -1,0 +1,202 @@
+//! Processes as durable objects: started, left alone, looked at, followed, ended.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+mod support;
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
+
+use support::Place;
+
+macro_rules! place {
+    () => {
+        match Place::with_sandboxes() {
+            Some(place) => place,
+            None => return,
+        }
+    };
+}
+
+/// Starts a command that stays, and gives its process's id.
+fn start(place: &Place, script: &str, more: &[&str]) -> String {
+    let words: Vec<&str> =
+        ["run", "--detach", "--cmd", script].iter().chain(more).copied().collect();
+    place.run(&words).exits(0).stdout.trim().to_owned()
+}
+
+#[test]
+fn a_detached_command_has_every_field_and_goes_on() {
+    let place = place!();
+    let json =
+        place.run(&["run", "--detach", "--json", "--cmd", "echo out; exit 4"]).exits(0).json();
+    let process = &json["process"];
+    let id = process["process_id"].as_str().unwrap();
+    assert_eq!(process["sandbox_id"], json["sandbox_id"]);
+    assert_eq!(process["disposition"], "kept");
+    assert!(process["command"].as_str().unwrap().contains("echo out"));
+    assert!(process["started_at"].as_str().unwrap().ends_with('Z'));
+    let ended = place.run(&["wait", id, "--json"]).exits(4).json();
+    assert_eq!((&ended["status"], &ended["exit_code"]), (&"failed".into(), &4.into()));
+    assert_eq!(ended["reason"], "exited");
+    assert!(ended["finished_at"].is_string() && ended["expires_at"].is_string());
+    place.run(&["logs", id]).says("out\n").exits(0);
+    let missing = place.run(&["wait", "pnonesuch", "--json"]).exits(125).json();
+    assert_eq!(missing["error"]["code"], "process-not-found");
+}
+
+#[test]
+fn output_is_replayed_from_any_byte_and_by_stream() {
+    let place = place!();
+    let id = start(&place, "printf 0123456789; printf abc >&2", &[]);
+    place.run(&["wait", &id]).says("succeeded 0\n").exits(0);
+    place.run(&["logs", &id]).says("0123456789").complains("abc").exits(0);
+    place.run(&["logs", &id, "--since", "7"]).says("789").complains("").exits(0);
+    place.run(&["logs", &id, "--stream", "stderr"]).says("").complains("abc").exits(0);
+    let lines = place.run(&["logs", &id, "--json", "--stream", "stdout"]).exits(0).stdout;
+    let first: serde_json::Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
+    assert_eq!((&first["channel"], &first["offset"]), (&"stdout".into(), &0.into()));
+}
+
+#[test]
+fn a_follower_sees_output_while_the_command_runs() {
+    let place = place!();
+    let id = start(&place, "echo one; read x; echo two $x", &["--stdin"]);
+    let mut follower = place.command(&["logs", "--follow", &id]).spawn().unwrap();
+    let mut lines = BufReader::new(follower.stdout.take().unwrap());
+    let mut line = String::new();
+    lines.read_line(&mut line).unwrap();
+    assert_eq!(line, "one\n");
+    assert!(place.run(&["ps"]).exits(0).stdout.contains(&id));
+    // A follower that goes away ends nothing.
+    let mut other = place.command(&["logs", "--follow", &id]).spawn().unwrap();
+    other.kill().unwrap();
+    other.wait().unwrap();
+    let mut writer = place.command(&["attach", &id]).stdin(Stdio::piped()).spawn().unwrap();
+    writer.stdin.take().unwrap().write_all(b"three\n").unwrap();
+    line.clear();
+    lines.read_line(&mut line).unwrap();
+    assert_eq!(line, "two three\n");
+    assert_eq!(follower.wait().unwrap().code(), Some(0));
+    assert_eq!(writer.wait().unwrap().code(), Some(0));
+    assert_eq!(place.run(&["ps", "--json"]).exits(0).json(), serde_json::json!([]));
+    let all = place.run(&["ps", "--all", "--json"]).exits(0).json();
+    assert_eq!(all[0]["process_id"], id.as_str());
+}
+
+#[test]
+fn waiting_has_an_end_and_so_has_cancelling() {
+    let place = place!();
+    let id = start(&place, "trap '' TERM; echo ready; while :; do sleep 0.1; done", &[]);
+    place.run(&["wait", &id, "--timeout", "0"]).exits(124);
+    assert_eq!(place.run(&["wait", &id, "--timeout", "0.1"]).exits(124).stdout, "running\n");
+    let json = place.run(&["cancel", &id, "--grace", "0.2", "--json"]).exits(0).json();
+    assert_eq!((&json["status"], &json["reason"]), (&"cancelled".into(), &"cancelled".into()));
+    // Once more is fine; a signal has nobody to go to.
+    place.run(&["cancel", &id]).exits(0);
+    let ended = place.run(&["signal", &id, "TERM", "--json"]).exits(125).json();
+    assert_eq!(ended["error"]["code"], "process-ended");
+}
+
+#[test]
+fn a_signal_reaches_the_process() {
+    let place = place!();
+    let id = start(&place, "trap 'exit 9' USR1; echo ready; while :; do sleep 0.1; done", &[]);
+    let mut follower = place.command(&["logs", "--follow", &id]).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(follower.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "ready\n");
+    place.run(&["signal", &id, "usr1"]).exits(0);
+    place.run(&["wait", &id]).exits(9);
+    follower.wait().unwrap();
+}
+
+#[test]
+fn the_same_key_gives_the_same_process_and_sandbox() {
+    let place = place!();
+    let words = ["create", "--name", "once", "--idempotency-key", "k1"];
+    let first = place.run(&words).exits(0).stdout;
+    assert_eq!(place.run(&words).exits(0).stdout, first);
+    let other = ["create", "--name", "twice", "--idempotency-key", "k1", "--json"];
+    assert_eq!(place.run(&other).exits(125).json()["error"]["code"], "idempotency-conflict");
+    place.run(&["create", "--name", "once", "--get-or-create"]).says(&first).exits(0);
+    let words = ["exec", "once", "--detach", "--idempotency-key", "k2", "--", "sleep", "30"];
+    let process = place.run(&words).exits(0).stdout;
+    assert_eq!(place.run(&words).exits(0).stdout, process);
+}
+
+#[test]
+fn a_paused_sandbox_waits_and_a_lease_is_extended() {
+    let place = place!();
+    place.run(&["create", "--name", "p", "--label", "team=a", "--metadata", "note=x y"]).exits(0);
+    place.run(&["pause", "p"]).says("paused\n").exits(0);
+    let refused = place.run(&["exec", "p", "--json", "--", "true"]).exits(125).json();
+    assert_eq!(refused["error"]["code"], "sandbox-not-ready");
+    let by_state = |state: &str| {
+        let listed = place.run(&["list", "--state", state, "--json"]).exits(0).json();
+        listed.as_array().unwrap().len()
+    };
+    assert_eq!((by_state("paused"), by_state("ready")), (1, 0));
+    place.run(&["resume", "p"]).says("ready\n").exits(0);
+    place.run(&["exec", "p", "--", "true"]).exits(0);
+    let json = place.run(&["extend", "p", "--idle-timeout", "2h", "--json"]).exits(0).json();
+    assert_eq!(json["idle_timeout_secs"], 7200.0);
+    assert_eq!(json["metadata"]["note"], "x y");
+    let by_label = |label: &str| place.run(&["list", "--label", label, "--json"]).exits(0).json();
+    assert_eq!(by_label("team=a")[0]["name"], "p");
+    assert_eq!(by_label("team=b"), serde_json::json!([]));
+}
+
+#[test]
+fn events_tell_what_happened() {
+    let place = place!();
+    let mut watcher =
+        place.command(&["events", "--follow", "--since", "0", "--json"]).spawn().unwrap();
+    let mut lines = BufReader::new(watcher.stdout.take().unwrap()).lines();
+    place.run(&["create", "--name", "e"]).exits(0);
+    place.run(&["exec", "e", "--", "true"]).exits(0);
+    place.run(&["destroy", "e"]).exits(0);
+    let mut kinds = Vec::new();
+    while kinds.last().is_none_or(|kind| kind != "sandbox_destroyed") {
+        let line = lines.next().unwrap().unwrap();
+        let event: serde_json::Value = serde_json::from_str(&line).unwrap();
+        kinds.push(event["kind"].as_str().unwrap().to_owned());
+    }
+    watcher.kill().unwrap();
+    watcher.wait().unwrap();
+    for kind in ["sandbox_ready", "process_started", "process_ended"] {
+        assert!(kinds.iter().any(|seen| seen == kind), "{kind} is missing: {kinds:?}");
+    }
+    let looked = place.run(&["events", "--kind", "process-ended"]).exits(0).stdout;
+    assert_eq!(looked.lines().count(), 1, "{looked}");
+}
+
+#[test]
+fn the_adapter_answers_line_by_line() {
+    let place = place!();
+    let input = concat!(
+        "{\"op\":\"ping\"}\n\n",
+        "{\"op\":\"write\",\"path\":\"/tmp/d/a\",\"content\":\"text\"}\n",
+        "{\"op\":\"read\",\"path\":\"/tmp/d/a\"}\n",
+        "{\"op\":\"exec\",\"cmd\":\"echo out; echo err >&2; exit 3\",\"timeout\":10}\n",
+        "{\"op\":\"exec\",\"cmd\":\"echo piece\",\"stream\":true}\n",
+        "{\"op\":\"read\",\"path\":\"/tmp/none\"}\n",
+        "nonsense\n",
+        "{\"op\":\"ping\"}\n",
+    );
+    let answer = place.run_input(&["proxy"], input.as_bytes()).exits(0);
+    let lines: Vec<serde_json::Value> =
+        answer.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let ops: Vec<&str> = lines.iter().map(|line| line["op"].as_str().unwrap()).collect();
+    let expected = ["pong", "write", "read", "exec", "output", "exec", "error", "error", "pong"];
+    assert_eq!(ops, expected, "{}", answer.stdout);
+    assert_eq!((&lines[2]["path"], &lines[2]["content"]), (&"/tmp/d/a".into(), &"text".into()));
+    assert_eq!((&lines[3]["exit_code"], &lines[3]["stdout"]), (&3.into(), &"out\n".into()));
+    assert_eq!(lines[3]["stderr"], "err\n");
+    assert_eq!((&lines[4]["stream"], &lines[4]["data"]), (&"stdout".into(), &"piece\n".into()));
+    assert!(lines[7]["message"].as_str().unwrap().starts_with("invalid request"));
+    // The end of input ended the sandbox.
+    assert_eq!(place.run(&["list", "--json"]).exits(0).json(), serde_json::json!([]));
+    let answer = place.run_input(&["proxy"], b"{\"op\":\"destroy\"}\n{\"op\":\"ping\"}\n").exits(0);
+    assert_eq!(answer.stdout, "{\"op\":\"destroy\"}\n");
+}
