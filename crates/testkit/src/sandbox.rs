@@ -80,12 +80,13 @@ impl<'a> Sandbox<'a> {
         process.zip(start).unwrap_or_else(|| panic!("`{text}` names no process"))
     }
 
-    /// Whether the agent that runs now is that one.
+    /// Whether the agent that runs now is that one. One that was killed and waits for its parent runs no more.
     #[must_use]
     pub fn agent_is(&self, (process, start): (u32, u64)) -> bool {
         // The 22nd field, counted after the name, which may contain anything.
         let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-        let fields = stat.rsplit_once(") ").map(|(_, rest)| rest.split_whitespace());
-        fields.and_then(|mut fields| fields.nth(19)?.parse().ok()) == Some(start)
+        let Some((_, rest)) = stat.rsplit_once(") ") else { return false };
+        let started = rest.split_whitespace().nth(19).and_then(|field| field.parse().ok());
+        !rest.starts_with(['Z', 'X']) && started == Some(start)
     }
 }
