@@ -6,7 +6,7 @@
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use belljar_sys::child::{self, CloneOptions, FsOption, Plan, Slot, Step};
+use belljar_sys::child::{CloneOptions, FsOption, Plan, Slot, Step};
 use belljar_sys::uapi::{MOUNT_ATTR_NODEV, MOUNT_ATTR_NOSUID};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -71,13 +71,12 @@ impl Launcher {
             to: MOUNT,
         });
         steps.push(Step::AttachAt { slot: MOUNT, path: c"/workspace".to_owned() });
-        let plan = Plan { steps };
-        let child = plan.spawn(&CloneOptions::default()).stage("clone")?;
-        let report = child::read_report(&child.report).stage("report");
+        let mut child = Plan { steps }.spawn(&CloneOptions::default()).stage("clone")?;
+        let report = child.report().stage("report");
         belljar_sys::process::wait(std::os::fd::AsFd::as_fd(&child.pidfd));
         match report? {
             None => Ok(()),
-            Some(failed) => Err(Failure::of_step(&plan, failed)),
+            Some(failed) => Err(Failure::of_step(child.plan(), failed)),
         }
     }
 }

@@ -105,6 +105,10 @@ impl Place {
         names(&self.path.join("hanging"))
     }
 
+    pub(crate) fn is_hanging(&self, id: &str) -> bool {
+        self.path.join("hanging").join(id).exists()
+    }
+
     pub(crate) fn open_hanging(&self, id: &str) -> io::Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(rustix::fs::open(self.path.join("hanging").join(id), flags, Mode::empty())?)

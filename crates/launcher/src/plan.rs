@@ -22,8 +22,8 @@ use crate::wire::{Failure, MountKind, Start, Tree};
 
 /// The directory that becomes the root.
 const ROOT: Slot = Slot(0);
-/// The scratch file system in which the root is put together.
-const STAGE: Slot = Slot(1);
+/// The sandbox's `/proc`.
+const PROC: Slot = Slot(1);
 /// The mount that is being made.
 const MOUNT: Slot = Slot(2);
 
@@ -37,28 +37,27 @@ const CGROUP: RawFd = 4;
 /// Device files that programs expect; each is the host's own, which no sandbox can do harm with.
 const DEVICES: &[&CStr] = &[c"null", c"zero", c"full", c"random", c"urandom", c"tty"];
 
-/// Parts of `/proc` that say too much about the host, or act on it. Kernels differ in what they have of it.
+/// Entries of `/proc` that say too much about the host, or act on it. Kernels differ in what they have of it.
 const MASKED_FILES: &[&CStr] = &[
-    c"proc/kcore",    // the host's memory
-    c"proc/kmsg",     // the kernel log
-    c"proc/kallsyms", // kernel addresses
-    c"proc/keys",     // other users' keys
-    c"proc/key-users",
-    c"proc/latency_stats",
-    c"proc/timer_list", // addresses, other processes
-    c"proc/timer_stats",
-    c"proc/sched_debug",
-    c"proc/interrupts",    // keystroke timing
-    c"proc/sysrq-trigger", // reboots the host
-    c"proc/config.gz",     // which exploits fit
-    c"proc/modules",
-    c"proc/vmallocinfo",
-    c"proc/slabinfo",
-    c"proc/pagetypeinfo",
+    c"kcore",    // the host's memory
+    c"kmsg",     // the kernel log
+    c"kallsyms", // kernel addresses
+    c"keys",     // other users' keys
+    c"key-users",
+    c"latency_stats",
+    c"timer_list", // addresses, other processes
+    c"timer_stats",
+    c"sched_debug",
+    c"interrupts",    // keystroke timing
+    c"sysrq-trigger", // reboots the host
+    c"config.gz",     // which exploits fit
+    c"modules",
+    c"vmallocinfo",
+    c"slabinfo",
+    c"pagetypeinfo",
 ];
-const MASKED_DIRECTORIES: &[&CStr] =
-    &[c"proc/acpi", c"proc/asound", c"proc/scsi", c"proc/dynamic_debug", c"proc/driver"];
-const READ_ONLY_PATHS: &[&CStr] = &[c"proc/bus", c"proc/fs", c"proc/irq", c"proc/sys"];
+const MASKED_DIRECTORIES: &[&CStr] = &[c"acpi", c"asound", c"scsi", c"dynamic_debug", c"driver"];
+const READ_ONLY_PATHS: &[&CStr] = &[c"bus", c"fs", c"irq", c"sys"];
 
 /// Capabilities (by number) that the agent keeps inside the sandbox's user namespace: to start processes as other
 /// users, to signal them, and to pass on to a workload that was asked to be root. None has power over the host.
@@ -88,6 +87,7 @@ pub(crate) struct Prepared<'a> {
     pub(crate) agent: &'a OwnedFd,
     pub(crate) null: &'a OwnedFd,
     pub(crate) root_mapped: bool,
+    pub(crate) masks: &'a Masks,
 }
 
 /// A plan and what must stay open until it has been spawned.
@@ -131,10 +131,9 @@ impl Builder<'_> {
         self.filesystem(c"tmpfs", &[("size", "1m"), ("mode", "0755")], PLAIN)?;
         self.push(Step::AttachAt { slot: MOUNT, path: staging.clone() });
         self.push(Step::Enter { path: staging });
-        for name in ["root", "empty", "disk", "targets", "usr", "workspace"] {
+        for name in ["root", "empty", "disk"] {
             self.make_directory(name, 0o755)?;
         }
-        self.push(Step::OpenDirectory { path: c".".to_owned(), to: STAGE });
         Ok(())
     }
 
@@ -168,6 +167,7 @@ impl Builder<'_> {
             self.push(Step::AttachAt { slot: MOUNT, path: c"root".to_owned() });
         } else {
             let mut lowers = Vec::new();
+            self.make_directory("targets", 0o755)?;
             for path in &targets {
                 self.make_directory(&format!("targets/{path}"), 0o755)?;
             }
@@ -195,6 +195,7 @@ impl Builder<'_> {
             self.tree(&bind.source)?;
             self.attributes(READ_ONLY, true);
             if bind.layered && start.writable_root {
+                self.make_directory("usr", 0o755)?;
                 self.push(Step::AttachAt { slot: MOUNT, path: c"usr".to_owned() });
                 self.overlay("usr", Some("disk/layers/usr"), PLAIN)?;
             }
@@ -250,22 +251,28 @@ impl Builder<'_> {
     }
 
     fn proc(&mut self) -> Result<()> {
-        self.filesystem(c"proc", &[], PLAIN | MOUNT_ATTR_NOEXEC)?;
-        self.attach(b"proc")?;
-        for path in READ_ONLY_PATHS.iter().filter(exists) {
-            self.clone_beneath(ROOT, path);
+        self.push(Step::NewFilesystem {
+            kind: c"proc".to_owned(),
+            options: Vec::new(),
+            attributes: PLAIN | MOUNT_ATTR_NOEXEC,
+            to: PROC,
+        });
+        self.push(Step::AttachBeneath { slot: PROC, root: ROOT, path: c"proc".to_owned() });
+        let prepared = self.prepared;
+        for name in &prepared.masks.read_only {
+            self.push(Step::CloneFrom { directory: PROC, name: (*name).to_owned(), to: MOUNT });
             self.attributes(READ_ONLY | MOUNT_ATTR_NOEXEC, false);
-            self.attach(path.to_bytes())?;
+            self.attach_in_proc(name);
         }
-        for path in MASKED_FILES.iter().filter(reachable) {
+        for name in &prepared.masks.files {
             let from = Source::Path(c"/dev/null".to_owned());
             self.push(Step::OpenTree { from, recursive: false, to: MOUNT });
-            self.attach(path.to_bytes())?;
+            self.attach_in_proc(name);
         }
-        for path in MASKED_DIRECTORIES.iter().filter(exists) {
-            self.clone_beneath(STAGE, c"empty");
+        for name in &prepared.masks.directories {
+            self.clone_stage(c"empty");
             self.attributes(READ_ONLY | MOUNT_ATTR_NOEXEC, false);
-            self.attach(path.to_bytes())?;
+            self.attach_in_proc(name);
         }
         Ok(())
     }
@@ -282,7 +289,7 @@ impl Builder<'_> {
                 continue;
             }
             let source = text(format!("disk/{source}").as_bytes())?;
-            self.clone_beneath(STAGE, &source);
+            self.clone_stage(&source);
             self.attributes(PLAIN, false);
             self.attach(target.as_bytes())?;
         }
@@ -308,15 +315,16 @@ impl Builder<'_> {
                 idmap: map.map(AsRawFd::as_raw_fd),
             });
             if mount.kind == MountKind::Layer {
+                self.make_directory("workspace", 0o755)?;
                 self.push(Step::AttachAt { slot: MOUNT, path: c"workspace".to_owned() });
-                self.clone_beneath(STAGE, c"workspace");
+                self.clone_stage(c"workspace");
                 self.attach(b"run/belljar/private/lower")?;
                 self.overlay("workspace", Some("disk/layers/workspace-0"), PLAIN)?;
             }
             self.attach(&mount.target)?;
         }
         if start.mounts.iter().any(|mount| mount.kind == MountKind::Layer) {
-            self.clone_beneath(STAGE, c"disk/layers");
+            self.clone_stage(c"disk/layers");
             self.attributes(PLAIN | MOUNT_ATTR_NOEXEC, false);
             self.attach(b"run/belljar/private/layers")?;
         }
@@ -348,7 +356,9 @@ impl Builder<'_> {
         self.push(Step::PivotRoot { slot: ROOT });
         self.push(Step::Unshare { flags: CLONE_NEWCGROUP });
         self.push(Step::Hostname { name: text(start.hostname.as_bytes())? });
-        self.push(Step::LoopbackUp);
+        if self.prepared.range.is_none() {
+            self.push(Step::LoopbackUp); // otherwise the namespace came with it
+        }
         Ok(())
     }
 
@@ -432,8 +442,14 @@ impl Builder<'_> {
         Ok(())
     }
 
-    fn clone_beneath(&mut self, root: Slot, path: &CStr) {
-        self.push(Step::CloneBeneath { root, path: path.to_owned(), to: MOUNT });
+    /// Puts a clone of something in the stage, where the child is and nobody else has ever been, into `MOUNT`.
+    fn clone_stage(&mut self, path: &CStr) {
+        let from = Source::Path(path.to_owned());
+        self.push(Step::OpenTree { from, recursive: false, to: MOUNT });
+    }
+
+    fn attach_in_proc(&mut self, name: &CStr) {
+        self.push(Step::AttachIn { slot: MOUNT, directory: PROC, name: name.to_owned() });
     }
 
     fn make_directory(&mut self, path: &str, mode: u32) -> Result<()> {
@@ -472,16 +488,35 @@ impl Builder<'_> {
     }
 }
 
-/// Whether this kernel has a path of `/proc`. A mount that finds no place to go costs more than all others together.
-fn exists(path: &&&CStr) -> bool {
-    path.to_str().is_ok_and(|path| Path::new("/").join(path).exists())
+/// What this kernel's `/proc` has of the entries that are masked or read-only.
+pub(crate) struct Masks {
+    read_only: Vec<&'static CStr>,
+    files: Vec<&'static CStr>,
+    directories: Vec<&'static CStr>,
+}
+
+impl Masks {
+    /// Looks at the host's `/proc`, which has the same entries as any other on the same kernel. A mount that finds no
+    /// place to go costs more than all others together.
+    pub(crate) fn of_this_kernel() -> Self {
+        let only = |names: &[&'static CStr], which: fn(&Path) -> bool| {
+            let there = |name: &&CStr| {
+                name.to_str().is_ok_and(|name| which(&Path::new("/proc").join(name)))
+            };
+            names.iter().copied().filter(there).collect()
+        };
+        Self {
+            read_only: only(READ_ONLY_PATHS, Path::exists),
+            files: only(MASKED_FILES, reachable),
+            directories: only(MASKED_DIRECTORIES, Path::exists),
+        }
+    }
 }
 
 /// Whether somebody who is not root could open it. No id inside stands for root, so the rest needs no mask.
-fn reachable(path: &&&CStr) -> bool {
+fn reachable(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
-    let metadata = path.to_str().ok().and_then(|path| Path::new("/").join(path).metadata().ok());
-    metadata.is_some_and(|metadata| metadata.permissions().mode() & 0o007 != 0)
+    path.metadata().is_ok_and(|metadata| metadata.permissions().mode() & 0o007 != 0)
 }
 
 /// Namespace flags, as the kernel numbers them.

@@ -20,6 +20,7 @@ use crate::failure::{Result, Stage};
 use crate::fault::point;
 use crate::helper::{Helper, Helpers};
 use crate::place::Place;
+use crate::plan::Masks;
 use crate::stop::Stopping;
 use crate::sweeper::Sweeper;
 use crate::wire::{Answer, Ask, Facts, Failure, Reply, Request};
@@ -34,6 +35,7 @@ pub(crate) struct Launcher {
     pub(crate) agent: OwnedFd,
     pub(crate) null: OwnedFd,
     pub(crate) sweeper: Sweeper,
+    pub(crate) masks: Masks,
     /// Which file systems, by device number, support mounts with an id mapping.
     id_mapping: RefCell<HashMap<u64, bool>>,
 }
@@ -223,6 +225,7 @@ impl Server {
         for (_, one) in std::mem::take(&mut self.stopping) {
             let _ = launcher.see_off(one);
         }
+        launcher.cgroups.remove_parent(&launcher.place.group);
         if let Some(Launcher { place, sweeper, .. }) = self.launcher.take() {
             sweeper.finish();
             place.sign_out();
@@ -266,6 +269,7 @@ impl Launcher {
             agent,
             null: child::keep_clear(null).stage("hello")?,
             sweeper,
+            masks: Masks::of_this_kernel(),
             id_mapping: RefCell::default(),
         };
         launcher.sweep_cells();

@@ -91,6 +91,7 @@ impl Launcher {
                 agent: &self.agent,
                 null: &self.null,
                 root_mapped,
+                masks: &self.masks,
             },
         )?;
         let options = CloneOptions {
@@ -103,15 +104,15 @@ impl Launcher {
             cgroup: unified.as_ref().map(std::os::fd::AsRawFd::as_raw_fd),
             sibling: true,
         };
-        let child = built.plan.spawn(&options).stage("clone")?;
+        let mut child = built.plan.spawn(&options).stage("clone")?;
         point("helper.cloned");
         self.release(identity, &directory, &child)?;
         point("helper.released");
         // The sandbox's process has its place; this one must not keep the cgroups busy.
         self.cgroups.enter_parent_version_1(&self.place.group).stage("cgroup-enter")?;
-        match child::read_report(&child.report).stage("report")? {
+        match child.report().stage("report")? {
             None => Ok(()),
-            Some(failed) => Err(Failure::of_step(&built.plan, failed)),
+            Some(failed) => Err(Failure::of_step(child.plan(), failed)),
         }
     }
 

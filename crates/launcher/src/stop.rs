@@ -39,7 +39,7 @@ impl Launcher {
             self.place.open_sandbox(id).ok().and_then(|sandbox| place::read_process(&sandbox));
         let running = recorded.and_then(|identity| Some((identity.pid, identity.open()?)));
         let Some((pid, pidfd)) = running else {
-            if self.place.hanging().iter().any(|hanging| hanging == id) {
+            if self.place.is_hanging(id) {
                 return Ok(None);
             }
             // A child that died before it was on record, or never was one.
@@ -56,7 +56,7 @@ impl Launcher {
 
     /// Removes what is left of a sandbox whose processes have ended.
     pub(crate) fn remove(&mut self, id: &str) -> Result<()> {
-        if self.place.hanging().iter().any(|hanging| hanging == id) {
+        if self.place.is_hanging(id) {
             self.sweep_hanging();
             return Ok(()); // gone, or as gone as it can be
         }

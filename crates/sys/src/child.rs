@@ -1,9 +1,9 @@
 //! A child process built from a list of steps.
 //!
 //! Everything between `clone` and `exec` is planned before the clone: a [`Plan`] holds every path, option and
-//! descriptor, and [`run`] executes it with system calls alone. It allocates nothing, takes no lock and touches no
-//! state of the parent, so it is sound in a copy of any process. The steps are the only vocabulary; what they are
-//! combined to is the caller's business.
+//! descriptor, and `run` executes it with system calls alone. It allocates nothing, takes no lock and touches no
+//! state of the parent, in whose memory it runs as a [guest](crate::guest). The steps are the only vocabulary; what they
+//! are combined to is the caller's business.
 //!
 //! A step that fails ends the child after it has written `{step, errno}` to the report pipe; a successful `exec`
 //! closes the pipe. The parent keeps the plan, so it can say which step that was and what it was about.
@@ -13,6 +13,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 
+use crate::guest::{self, Guest, call};
 use crate::uapi;
 
 /// Where a mount object made by one step is kept for later ones.
@@ -82,10 +83,16 @@ pub enum Step {
         root: Slot,
         path: CString,
     },
-    /// Clones a path beneath a directory into a slot; no link is followed on the way.
-    CloneBeneath {
-        root: Slot,
-        path: CString,
+    /// Attaches the mount in a slot at an entry of a directory. The name has one component, and is followed nowhere.
+    AttachIn {
+        slot: Slot,
+        directory: Slot,
+        name: CString,
+    },
+    /// Clones an entry of a directory into a slot. The name has one component, and is followed nowhere.
+    CloneFrom {
+        directory: Slot,
+        name: CString,
         to: Slot,
     },
     /// Opens a directory, relative to the working directory, into a slot.
@@ -181,15 +188,31 @@ pub struct CloneOptions {
     pub sibling: bool,
 }
 
-/// A child on its way through its plan.
+/// A child on its way through its plan. Until it has got to its end it uses the plan, which therefore goes with it.
+///
+/// Dropping a child that has not become its program yet kills it.
 #[derive(Debug)]
 pub struct Child {
     pub pid: i32,
     pub pidfd: OwnedFd,
-    /// Reads `{step, errno}` on failure and end of file on success.
-    pub report: OwnedFd,
     /// Write one byte to let [`Step::Await`] go on.
     pub go: OwnedFd,
+    /// Reads `{step, errno}` on failure and end of file on success.
+    report: OwnedFd,
+    guest: Guest<Given>,
+    /// Whether others of this user could look into this process before the child changed who it is; that changes it for
+    /// all who share the memory.
+    dumpable: rustix::process::DumpableBehavior,
+    left: bool,
+}
+
+/// What the child works with.
+#[derive(Debug)]
+struct Given {
+    plan: Plan,
+    go: RawFd,
+    go_write: RawFd,
+    report: RawFd,
 }
 
 /// Which step failed and how.
@@ -203,8 +226,8 @@ pub struct Failed {
 const PRIVATE_DESCRIPTORS: RawFd = 100;
 
 impl Plan {
-    /// Clones the calling process and runs the plan in the copy.
-    pub fn spawn(&self, options: &CloneOptions) -> io::Result<Child> {
+    /// Clones the calling process, without its memory, and runs the plan there.
+    pub fn spawn(self, options: &CloneOptions) -> io::Result<Child> {
         let (report_read, report_write) = pipe()?;
         let (go_read, go_write) = pipe()?;
         let report_write = lift(report_write)?;
@@ -224,42 +247,63 @@ impl Plan {
             arguments.flags |= uapi::CLONE_INTO_CGROUP;
             arguments.cgroup = cgroup as u64;
         }
-        // SAFETY: the structure is initialised, lives through the call and has the size that is passed. Without
-        // CLONE_VM the child gets a copy of this address space; it runs only `run` and `_exit`, which use no state
-        // that another thread of the parent could have left half-changed.
-        let pid = unsafe {
-            libc::syscall(
-                libc::SYS_clone3,
-                ptr::from_mut(&mut arguments),
-                size_of::<uapi::CloneArgs>(),
-            )
+        let given = Given {
+            plan: self,
+            go: go_read.as_raw_fd(),
+            go_write: go_write.as_raw_fd(),
+            report: report_write.as_raw_fd(),
         };
-        if pid < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        if pid == 0 {
-            run(&self.steps, go_read.as_raw_fd(), go_write.as_raw_fd(), report_write.as_raw_fd());
-        }
+        let dumpable = rustix::process::dumpable_behavior()?;
+        let (pid, guest) = guest::spawn(arguments, given, run)?;
         Ok(Child {
-            pid: pid as i32,
+            pid,
             // SAFETY: the kernel has just stored a new descriptor there, owned by nobody else.
             pidfd: unsafe { OwnedFd::from_raw_fd(pidfd) },
-            report: report_read,
             go: go_write,
+            report: report_read,
+            guest,
+            dumpable,
+            left: false,
         })
     }
 }
 
-/// Reads a report. `None`: the child has reached its program.
-pub fn read_report(report: &OwnedFd) -> io::Result<Option<Failed>> {
-    let mut bytes = [0u8; 8];
-    match rustix::io::read(report, &mut bytes)? {
-        0 => Ok(None),
-        8 => Ok(Some(Failed {
-            step: u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]) as usize,
-            errno: i32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]),
-        })),
-        _ => Err(io::ErrorKind::InvalidData.into()),
+impl Child {
+    #[must_use]
+    pub fn plan(&self) -> &Plan {
+        &self.guest.given().plan
+    }
+
+    /// Waits until the child runs its program (`None`) or has failed to.
+    pub fn report(&mut self) -> io::Result<Option<Failed>> {
+        let mut bytes = [0u8; 8];
+        let report = match rustix::io::read(&self.report, &mut bytes)? {
+            0 => None,
+            8 => Some(Failed {
+                step: u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]) as usize,
+                errno: i32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]),
+            }),
+            _ => return Err(io::ErrorKind::InvalidData.into()),
+        };
+        // Either has happened, or is about to: after its report the child ends.
+        self.see_off();
+        Ok(report)
+    }
+
+    fn see_off(&mut self) {
+        self.guest.wait();
+        self.left = true;
+        if rustix::process::dumpable_behavior() != Ok(self.dumpable) {
+            let _ = rustix::process::set_dumpable_behavior(self.dumpable);
+        }
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        if !self.left && crate::process::kill(&self.pidfd).is_ok() {
+            self.see_off();
+        }
     }
 }
 
@@ -276,20 +320,23 @@ pub fn keep_clear(descriptor: OwnedFd) -> io::Result<OwnedFd> {
     lift(descriptor)
 }
 
-/// The child. Runs on a copy of the parent's stack and never returns.
+/// The child. Never returns.
 ///
-/// Preconditions: called right after `clone3` in the new process. No allocation, no lock, no panic from here on:
-/// only system calls, plain arithmetic and indexing that is bounded by `SLOTS`.
-fn run(steps: &[Step], go: RawFd, go_write: RawFd, report: RawFd) -> ! {
+/// Preconditions: called right after `clone3` in the new process, as a guest in the parent's memory. No allocation, no
+/// lock, no panic from here on: only system calls, plain arithmetic and indexing that is bounded by `SLOTS`.
+fn run(given: &Given) -> ! {
+    let Given { plan, go, go_write, report } = given;
     let mut slots = [-1 as RawFd; SLOTS];
     // Our copy of the writing end would keep `Await` from ever seeing the parent's death.
-    let _ = call(libc::SYS_close, [go_write as usize, 0, 0, 0, 0]);
-    for (index, step) in steps.iter().enumerate() {
-        if let Err(errno) = execute(step, &mut slots, go) {
+    close(*go_write);
+    // What is made has the mode that was asked for, whatever mask the parent happened to have.
+    let _ = call(libc::SYS_umask, [0; 5]);
+    for (index, step) in plan.steps.iter().enumerate() {
+        if let Err(errno) = execute(step, &mut slots, *go) {
             let mut bytes = [0u8; 8];
             bytes[..4].copy_from_slice(&(index as u32).to_le_bytes());
             bytes[4..].copy_from_slice(&errno.to_le_bytes());
-            let _ = call(libc::SYS_write, [report as usize, bytes.as_ptr() as usize, 8, 0, 0]);
+            let _ = call(libc::SYS_write, [*report as usize, bytes.as_ptr() as usize, 8, 0, 0]);
             break;
         }
     }
@@ -387,10 +434,11 @@ fn execute(step: &Step, slots: &mut [RawFd; SLOTS], go: RawFd) -> Result<(), i32
             close(target);
             attached
         }
-        Step::CloneBeneath { root, path, to } => {
-            let file = openat2(get(slots, *root), path, libc::O_PATH, uapi::BENEATH)?;
-            let tree = clone_tree(file, c"", false, libc::AT_EMPTY_PATH)?;
-            close(file);
+        Step::AttachIn { slot, directory, name } => {
+            attach(get(slots, *slot), get(slots, *directory), name, 0)
+        }
+        Step::CloneFrom { directory, name, to } => {
+            let tree = clone_tree(get(slots, *directory), name, false, libc::AT_SYMLINK_NOFOLLOW)?;
             put(slots, *to, tree);
             Ok(())
         }
@@ -400,17 +448,10 @@ fn execute(step: &Step, slots: &mut [RawFd; SLOTS], go: RawFd) -> Result<(), i32
             put(slots, *to, directory);
             Ok(())
         }
-        Step::MakeDirectory { path, mode } => {
-            done(call(
-                libc::SYS_mkdirat,
-                [libc::AT_FDCWD as usize, path.as_ptr() as usize, *mode as usize, 0, 0],
-            ))?;
-            // mkdir obeys the umask that the parent happened to have.
-            done(call(
-                libc::SYS_fchmodat,
-                [libc::AT_FDCWD as usize, path.as_ptr() as usize, *mode as usize, 0, 0],
-            ))
-        }
+        Step::MakeDirectory { path, mode } => done(call(
+            libc::SYS_mkdirat,
+            [libc::AT_FDCWD as usize, path.as_ptr() as usize, *mode as usize, 0, 0],
+        )),
         Step::Rename { from, to } => done(call(
             libc::SYS_renameat2,
             [
@@ -448,19 +489,7 @@ fn execute(step: &Step, slots: &mut [RawFd; SLOTS], go: RawFd) -> Result<(), i32
         Step::JoinNamespace { descriptor, kind } => {
             done(call(libc::SYS_setns, [*descriptor as usize, *kind as usize, 0, 0, 0]))
         }
-        Step::LoopbackUp => {
-            let socket = call(
-                libc::SYS_socket,
-                [libc::AF_INET as usize, (libc::SOCK_DGRAM | libc::SOCK_CLOEXEC) as usize, 0, 0, 0],
-            )?;
-            let request = uapi::InterfaceFlags::loopback_up();
-            let result = call(
-                libc::SYS_ioctl,
-                [socket, libc::SIOCSIFFLAGS as usize, ptr::from_ref(&request) as usize, 0, 0],
-            );
-            close(socket as RawFd);
-            done(result)
-        }
+        Step::LoopbackUp => loopback_up(),
         Step::Affinity { mask } => done(call(
             libc::SYS_sched_setaffinity,
             [0, size_of::<u64>(), ptr::from_ref(mask) as usize, 0, 0],
@@ -490,6 +519,19 @@ fn execute(step: &Step, slots: &mut [RawFd; SLOTS], go: RawFd) -> Result<(), i32
             ],
         )),
     }
+}
+
+/// Brings the loopback interface of the calling process's network namespace up.
+pub(crate) fn loopback_up() -> Result<(), i32> {
+    let kind = (libc::SOCK_DGRAM | libc::SOCK_CLOEXEC) as usize;
+    let socket = call(libc::SYS_socket, [libc::AF_INET as usize, kind, 0, 0, 0])?;
+    let request = uapi::InterfaceFlags::loopback_up();
+    let result = call(
+        libc::SYS_ioctl,
+        [socket, libc::SIOCSIFFLAGS as usize, ptr::from_ref(&request) as usize, 0, 0],
+    );
+    close(socket as RawFd);
+    done(result)
 }
 
 /// Changing from user 0 to another clears the file capabilities from the effective set; this puts them back.
@@ -604,19 +646,6 @@ fn done(result: Result<usize, i32>) -> Result<(), i32> {
     result.map(|_| ())
 }
 
-fn call(number: libc::c_long, arguments: [usize; 5]) -> Result<usize, i32> {
-    let [a, b, c, d, e] = arguments;
-    // SAFETY: each caller passes pointers to live, initialised values of the layout that this system call reads or
-    // writes, with their true sizes; the kernel does not keep them past the call.
-    let result = unsafe { libc::syscall(number, a, b, c, d, e, 0usize) };
-    if result < 0 {
-        // SAFETY: reads this thread's errno, which the failed call has just set.
-        Err(unsafe { *libc::__errno_location() })
-    } else {
-        Ok(result as usize)
-    }
-}
-
 // === impl Strings ===
 
 impl Strings {
@@ -653,7 +682,8 @@ impl Step {
             Self::AttachAt { path, .. } | Self::AttachBeneath { path, .. } => {
                 ("attach", Some(path))
             }
-            Self::CloneBeneath { path, .. } => ("clone", Some(path)),
+            Self::AttachIn { name, .. } => ("attach", Some(name)),
+            Self::CloneFrom { name, .. } => ("clone", Some(name)),
             Self::OpenDirectory { path, .. } => ("open", Some(path)),
             Self::MakeDirectory { path, .. } => ("mkdir", Some(path)),
             Self::Rename { from, .. } => ("rename", Some(from)),

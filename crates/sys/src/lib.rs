@@ -8,6 +8,7 @@ pub mod cgroup;
 pub mod child;
 pub mod fault;
 pub mod fork;
+mod guest;
 pub mod identity;
 pub mod inherited;
 pub mod landlock;

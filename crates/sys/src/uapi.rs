@@ -17,6 +17,7 @@ pub struct CloneArgs {
     pub cgroup: u64,
 }
 
+pub const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
 pub const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
 /// `struct mount_attr`.

@@ -22,7 +22,7 @@ pub fn create(users: Mapping, groups: Mapping) -> io::Result<OwnedFd> {
     let holder = plan.spawn(&options)?;
     let made =
         write_maps(holder.pid, users, groups, Setgroups::Allowed).and_then(|()| open(holder.pid));
-    // Dropping `go` would end the holder too; killing it also covers a holder that is stopped.
+    // Dropping it would end the holder too; waiting for it here leaves no zombie.
     let ended = crate::process::kill(&holder.pidfd);
     crate::process::wait(std::os::fd::AsFd::as_fd(&holder.pidfd));
     ended.and(made)

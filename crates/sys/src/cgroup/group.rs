@@ -107,19 +107,19 @@ impl Group<'_> {
                 continue;
             }
             let parent = base.join(&self.parent);
-            // Another process may remove the empty parent between our two steps.
+            // Mostly the parent is there. Another process may remove it, empty, between our two steps.
             for attempt in 0.. {
+                match fs::create_dir(parent.join(&self.name)) {
+                    Ok(()) => break,
+                    Err(error) if error.kind() == io::ErrorKind::NotFound && attempt < 10 => {}
+                    Err(error) => return Err(error),
+                }
                 match fs::create_dir(&parent) {
                     Ok(()) if version == Version::V2 => pass_controllers_on(&base, &parent),
                     Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                         return Err(error);
                     }
                     _ => {}
-                }
-                match fs::create_dir(parent.join(&self.name)) {
-                    Ok(()) => break,
-                    Err(error) if error.kind() == io::ErrorKind::NotFound && attempt < 10 => {}
-                    Err(error) => return Err(error),
                 }
             }
         }
@@ -233,13 +233,12 @@ impl Group<'_> {
         Ok(())
     }
 
-    /// Removes the directories, those below them, and the parent if this was its last group.
+    /// Removes the directories and those below them.
     /// An error means that something is still alive inside.
     pub fn remove(&self) -> io::Result<()> {
         for (_, base) in self.cgroups.bases() {
             remove_tree(&base.join(&self.parent).join(&self.name))?;
         }
-        self.cgroups.remove_parent(&self.parent);
         Ok(())
     }
 

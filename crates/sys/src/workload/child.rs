@@ -8,6 +8,7 @@
 use std::os::fd::{AsRawFd, RawFd};
 
 use super::{Confinement, Credentials, Failed, Launch, Limit, Stage, Streams};
+use crate::guest::call;
 use crate::uapi;
 
 type Result<T, E = Failed> = std::result::Result<T, E>;
@@ -160,17 +161,5 @@ fn step(stage: Stage, number: libc::c_long, arguments: [usize; 5]) -> Result<()>
     match call(number, arguments) {
         Ok(_) => Ok(()),
         Err(errno) => Err(Failed { stage, errno }),
-    }
-}
-
-fn call(number: libc::c_long, [a, b, c, d, e]: [usize; 5]) -> Result<usize, i32> {
-    // SAFETY: each caller passes pointers to live, initialised values of the layout that this system call reads or
-    // writes, with their true sizes; the kernel does not keep them past the call.
-    let result = unsafe { libc::syscall(number, a, b, c, d, e, 0usize) };
-    if result < 0 {
-        // SAFETY: reads this thread's errno, which the failed call has just set.
-        Err(unsafe { *libc::__errno_location() })
-    } else {
-        Ok(result as usize)
     }
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use belljar_sys::child::{CloneOptions, Plan, Slot, Source, Step, Strings, read_report};
+use belljar_sys::child::{CloneOptions, Plan, Slot, Source, Step, Strings};
 
 /// Directories that the host template shows, for a peer's root of the same shape.
 const SHOWN: &[&str] =
@@ -85,9 +85,9 @@ fn raw_clone(scratch: &Path) -> io::Result<Run> {
                 environment: Strings::new(Vec::new()),
             },
         ];
-        let plan = Plan { steps };
-        let child = plan.spawn(&CloneOptions { namespaces, ..CloneOptions::default() })?;
-        let report = read_report(&child.report)?;
+        let options = CloneOptions { namespaces, ..CloneOptions::default() };
+        let mut child = Plan { steps }.spawn(&options)?;
+        let report = child.report()?;
         rustix::process::waitid(
             rustix::process::WaitId::PidFd(std::os::fd::AsFd::as_fd(&child.pidfd)),
             rustix::process::WaitIdOptions::EXITED,
