@@ -160,7 +160,7 @@ impl Agent {
         let root_capabilities = configure.root_capabilities;
         let hostname = configure.hostname.clone();
         let service_socket = configure.service_socket.clone();
-        let (setup, walls) = Setup::new(configure, self.own_files)?;
+        let (mut setup, walls) = Setup::new(configure, self.own_files)?;
         if !hostname.is_empty() {
             set_hostname(&hostname)?;
         }
@@ -176,6 +176,7 @@ impl Agent {
             self.service = Some(Service::new(&service_socket, &self.poller)?);
         }
         narrow_bounding_set(root_capabilities);
+        setup.close_in()?;
         self.memory = MemoryWatch::new(memory_limit, self.now);
         self.setup = Some(setup);
         if let Some(lease) = lease {

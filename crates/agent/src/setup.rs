@@ -27,6 +27,8 @@ pub(crate) struct Setup {
     pub(crate) null: OwnedFd,
     root_capabilities: u64,
     single_user: bool,
+    /// The filters that are to stand before the agent itself, until they do.
+    shared_filters: Vec<Filter>,
 }
 
 /// What must be looked up again when the host gives the workspace a new layer: rules and descriptors go by file, and
@@ -62,14 +64,8 @@ impl Setup {
             [] => None,
             rules => ruleset(rules, &mut walls)?,
         };
-        if configure.seccomp.len() > MOST_FILTERS {
-            return Err(invalid("too many seccomp filters"));
-        }
-        let filters = configure
-            .seccomp
-            .iter()
-            .map(|bytes| Filter::from_bytes(bytes).ok_or_else(|| invalid("not a seccomp filter")))
-            .collect::<Result<Vec<_>>>()?;
+        let own_filters = filters(&configure.seccomp)?;
+        let shared_filters = filters(&configure.shared_seccomp)?;
         let mut limits = vec![own_files];
         for limit in &configure.resource_limits {
             let limit = Limit { resource: limit.resource, soft: limit.soft, hard: limit.hard };
@@ -102,7 +98,7 @@ impl Setup {
             confinement: Confinement {
                 limits,
                 landlock,
-                filters,
+                filters: own_filters,
                 bounding: configure.root_capabilities,
             },
             user: configure.user.unwrap_or_default(),
@@ -116,9 +112,21 @@ impl Setup {
             null,
             root_capabilities: configure.root_capabilities,
             single_user: configure.single_user,
+            shared_filters,
         };
         setup.credentials(&setup.user)?;
         Ok((setup, walls))
+    }
+
+    /// Puts the agent behind the filters that it shares with everything it starts: what the kernel has checked and
+    /// translated once is inherited.
+    pub(crate) fn close_in(&mut self) -> Result<()> {
+        for filter in std::mem::take(&mut self.shared_filters) {
+            filter
+                .install()
+                .map_err(|error| Problem::system("seccomp-failed", "seccomp", &error))?;
+        }
+        Ok(())
     }
 
     /// Makes rules and descriptors anew if the workspace's layer was replaced since.
@@ -161,6 +169,16 @@ impl Setup {
             || name.contains(&b'/')
             || self.programs.iter().any(|program| program.as_bytes() == name)
     }
+}
+
+fn filters(programs: &[Vec<u8>]) -> Result<Vec<Filter>> {
+    if programs.len() > MOST_FILTERS {
+        return Err(invalid("too many seccomp filters"));
+    }
+    programs
+        .iter()
+        .map(|bytes| Filter::from_bytes(bytes).ok_or_else(|| invalid("not a seccomp filter")))
+        .collect()
 }
 
 fn ruleset(rules: &[LandlockRule], walls: &mut Walls) -> Result<Option<OwnedFd>> {
@@ -235,6 +253,7 @@ mod tests {
         for configure in [
             Configure { seccomp: vec![vec![0; 7]], ..Configure::default() },
             Configure { seccomp: vec![vec![0; 8]; 17], ..Configure::default() },
+            Configure { shared_seccomp: vec![vec![0; 7]], ..Configure::default() },
             Configure { user: Some(user(u32::MAX)), ..Configure::default() },
             Configure { workspace_layer: b"/nonexistent".to_vec(), ..Configure::default() },
             Configure {

@@ -75,7 +75,10 @@ pub struct Running {
 /// The backend's part of the agent's configuration.
 #[derive(Clone, Debug, Default)]
 pub struct AgentSetup {
+    /// For everything that the agent starts.
     pub seccomp: Vec<Vec<u8>>,
+    /// For the agent too.
+    pub shared_seccomp: Vec<Vec<u8>>,
     pub landlock: Vec<(PathBuf, LandlockAccess)>,
     pub tree_kill: TreeKill,
     pub resource_limits: Vec<ResourceLimit>,

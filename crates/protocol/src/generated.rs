@@ -167,6 +167,10 @@ pub struct Configure {
     /// The sandbox maps only one user id: no user change is possible (rootless without subordinate ids).
     #[prost(bool, tag = "16")]
     pub single_user: bool,
+    /// Like `seccomp`, but installed once, in the agent itself at the end of the configuration, and so in front of
+    /// `seccomp` in everything that it starts. Must let the agent do its work.
+    #[prost(bytes = "vec", repeated, tag = "17")]
+    pub shared_seccomp: ::prost::alloc::vec::Vec<::prost::alloc::vec::Vec<u8>>,
 }
 /// What the kernel could do of it.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -257,8 +261,8 @@ pub mod landlock_rule {
 pub struct Failure {
     /// Stable, kebab-case.
     /// Connection: hello-expected, version-unsupported, malformed-frame, unknown-request, stream-in-use, answer-too-large,
-    ///    not-configured, already-configured, invalid-argument, landlock-failed, hostname-failed, tree-kill-unavailable,
-    ///    window-exceeded.
+    ///    not-configured, already-configured, invalid-argument, landlock-failed, seccomp-failed, hostname-failed,
+    ///    tree-kill-unavailable, window-exceeded.
     /// Processes: program-not-found, program-not-executable, program-denied, working-directory-invalid, user-invalid,
     ///    arguments-too-large, pids-exhausted, start-failed, process-exists, process-not-found, too-many-processes,
     ///    not-running, still-running, signal-failed, taken-over.

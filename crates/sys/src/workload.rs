@@ -203,6 +203,11 @@ impl Filter {
             )
         })
     }
+
+    /// Puts the calling process, and everything that it starts, behind this filter, for good.
+    pub fn install(&self) -> io::Result<()> {
+        child::install(self).map_err(|failed| io::Error::from_raw_os_error(failed.errno))
+    }
 }
 
 /// `BPF_MAXINSNS`.

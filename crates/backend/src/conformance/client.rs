@@ -156,6 +156,7 @@ fn configuration(setup: &AgentSetup, user: UserIds) -> v1::Configure {
     environment.insert("HOME".to_owned(), "/home/user".to_owned());
     v1::Configure {
         seccomp: setup.seccomp.clone(),
+        shared_seccomp: setup.shared_seccomp.clone(),
         user: Some(v1::User {
             uid: user.uid,
             gid: user.gid,

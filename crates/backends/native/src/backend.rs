@@ -498,8 +498,8 @@ fn agent_setup(
     mechanisms: &Mechanisms,
     search_path: &[String],
 ) -> AgentSetup {
-    let program =
-        if mechanisms.affinity.is_some() { seccomp::keep_affinity() } else { seccomp::program() };
+    let shared =
+        if mechanisms.affinity.is_some() { seccomp::keep_affinity() } else { seccomp::shared() };
     let root =
         if spec.writable_root { LandlockAccess::ReadWrite } else { LandlockAccess::ReadExecute };
     let mut landlock = vec![
@@ -517,7 +517,8 @@ fn agent_setup(
     }
     let environment = BTreeMap::from([("PATH".to_owned(), search_path.join(":"))]);
     AgentSetup {
-        seccomp: vec![program.to_vec()],
+        seccomp: vec![seccomp::own().to_vec()],
+        shared_seccomp: vec![shared.to_vec()],
         landlock,
         tree_kill: if facts.group_kill { TreeKill::Cgroup } else { TreeKill::Subreaper },
         resource_limits: mechanisms.resource_limits.clone(),

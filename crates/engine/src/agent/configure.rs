@@ -44,6 +44,7 @@ pub(crate) fn configuration(setup: AgentSetup, identity: &Identity<'_>) -> v1::C
         .unwrap_or(Path::new(WORKSPACE_TARGET));
     v1::Configure {
         seccomp: setup.seccomp,
+        shared_seccomp: setup.shared_seccomp,
         user: Some(user_message(identity.user)),
         environment,
         working_directory: bytes(workdir),

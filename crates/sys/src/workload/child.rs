@@ -7,7 +7,7 @@
 
 use std::os::fd::{AsRawFd, RawFd};
 
-use super::{Confinement, Credentials, Failed, Launch, Limit, Stage, Streams};
+use super::{Confinement, Credentials, Failed, Filter, Launch, Limit, Stage, Streams};
 use crate::guest::call;
 use crate::uapi;
 
@@ -128,13 +128,14 @@ pub(super) fn wall_in(confinement: &Confinement) -> Result<()> {
 }
 
 pub(super) fn filter(confinement: &Confinement) -> Result<()> {
-    for filter in &confinement.filters {
-        let program =
-            libc::sock_fprog { len: filter.0.len() as u16, filter: filter.0.as_ptr().cast_mut() };
-        let set = [libc::SECCOMP_SET_MODE_FILTER as usize, 0, &raw const program as usize, 0, 0];
-        step(Stage::Seccomp, libc::SYS_seccomp, set)?;
-    }
-    Ok(())
+    confinement.filters.iter().try_for_each(install)
+}
+
+pub(super) fn install(filter: &Filter) -> Result<()> {
+    let program =
+        libc::sock_fprog { len: filter.0.len() as u16, filter: filter.0.as_ptr().cast_mut() };
+    let set = [libc::SECCOMP_SET_MODE_FILTER as usize, 0, &raw const program as usize, 0, 0];
+    step(Stage::Seccomp, libc::SYS_seccomp, set)
 }
 
 fn open_directory(path: usize) -> Result<RawFd> {

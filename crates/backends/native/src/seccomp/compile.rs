@@ -87,6 +87,17 @@ pub(super) fn compile(allowed: &[Entry], refused: &[Entry]) -> Vec<u8> {
     program.iter().flat_map(Instruction::to_bytes).collect()
 }
 
+/// A program that knows nothing of these calls and leaves all others to the programs beside it, the gate included.
+pub(super) fn take_away(calls: &[Entry]) -> Vec<u8> {
+    let mut program = vec![load(NUMBER)];
+    for (number, ..) in calls {
+        let number = u32::try_from(*number).expect("call numbers are small and positive");
+        program.extend([jump_unless(EQUAL, number, 1), answer(ENOSYS)]);
+    }
+    program.push(answer(ALLOW));
+    program.iter().flat_map(Instruction::to_bytes).collect()
+}
+
 /// Runs of call numbers with the same verdict, each with its first number; together they cover all numbers.
 fn segments(verdicts: &BTreeMap<u32, Verdict>) -> Vec<(u32, Verdict)> {
     let unknown = Verdict { conditional: Vec::new(), otherwise: ENOSYS };
@@ -290,6 +301,28 @@ mod tests {
         check(7, [5, 0, 6, 0, 0, 0], ALLOW);
         check(7, [5, 0, 7, 0, 0, 0], EPERM);
         check(7, [4, 0, 6, 0, 0, 0], ENOSYS);
+    }
+
+    #[test]
+    fn both_programs_together_are_the_tables() {
+        let (allowed, refused) = (super::super::allowed::TABLE, super::super::refused::TABLE);
+        let whole = compile(allowed, refused);
+        let (shared, own) = (super::super::shared(), super::super::own());
+        let arguments = [[0; 6], [0x1000_0000; 6], [u64::from(u32::MAX); 6], [16, 0, 0, 0, 0, 0]];
+        for number in (0..600).chain(0x4000_0000..0x4000_0258) {
+            for arguments in arguments {
+                for architecture in [NATIVE_ARCHITECTURE, 0x4000_0003] {
+                    let ask = |program| run(program, architecture, number, arguments);
+                    // The kernel takes the answer that is first in this order.
+                    let together = [KILL_PROCESS, EPERM, ENOSYS, ALLOW]
+                        .into_iter()
+                        .find(|answer| [ask(shared), ask(own)].contains(answer));
+                    assert_eq!(together, Some(ask(&whole)), "{number} {arguments:?}");
+                }
+            }
+        }
+        assert_eq!(run(shared, NATIVE_ARCHITECTURE, libc::SYS_clone3 as u32, [0; 6]), ALLOW);
+        assert_eq!(run(own, NATIVE_ARCHITECTURE, libc::SYS_clone3 as u32, [0; 6]), ENOSYS);
     }
 
     #[test]

@@ -3,6 +3,10 @@
 //! Two tables with a reason per entry ([`allowed`], [`refused`]) are compiled into one program. What is refused
 //! answers `EPERM`; what is in neither table answers `ENOSYS`, so that programs fall back as on an older kernel. Calls
 //! that enter by the 32-bit gate end the process; the x32 numbers are in neither table.
+//!
+//! The kernel checks and translates a program whenever it is installed, which takes longer than anything else on the way
+//! to a command. So the agent goes behind [`shared`], once, and commands inherit it; what the agent needs and a workload
+//! must not have is taken away by [`own`], a few instructions long, when a command starts.
 
 mod allowed;
 mod compile;
@@ -40,14 +44,33 @@ const NAMESPACES: [u32; 8] = [
 /// A system call, when it is meant, and why.
 pub type Entry = (i64, When, &'static str);
 
-/// The compiled program, as an array of the kernel's 8-byte instructions. Compiled once.
+/// What only the agent may call.
+const AGENT: &[Entry] = &[(
+    libc::SYS_clone3,
+    When::Always,
+    "starts commands in cgroups; its flags cannot be looked at",
+)];
+
+/// The program for the agent and everything that it starts, as an array of the kernel's 8-byte instructions. Compiled
+/// once.
 #[must_use]
-pub fn program() -> &'static [u8] {
+pub fn shared() -> &'static [u8] {
     static PROGRAM: OnceLock<Vec<u8>> = OnceLock::new();
-    PROGRAM.get_or_init(|| compile::compile(allowed::TABLE, refused::TABLE))
+    PROGRAM.get_or_init(|| compile::compile(&with_agent(allowed::TABLE), refused::TABLE))
 }
 
-/// The program for where the CPU limit is an affinity mask: it keeps the workload on the CPUs it was given.
+/// The program for everything that the agent starts, besides [`shared`].
+#[must_use]
+pub fn own() -> &'static [u8] {
+    static PROGRAM: OnceLock<Vec<u8>> = OnceLock::new();
+    PROGRAM.get_or_init(|| compile::take_away(AGENT))
+}
+
+fn with_agent(table: &[Entry]) -> Vec<Entry> {
+    table.iter().chain(AGENT).copied().collect()
+}
+
+/// The shared program for where the CPU limit is an affinity mask: it keeps the workload on the CPUs it was given.
 #[must_use]
 pub fn keep_affinity() -> &'static [u8] {
     const TABLE: &[Entry] =
@@ -55,7 +78,7 @@ pub fn keep_affinity() -> &'static [u8] {
     static PROGRAM: OnceLock<Vec<u8>> = OnceLock::new();
     PROGRAM.get_or_init(|| {
         let refused: Vec<Entry> = refused::TABLE.iter().chain(TABLE).copied().collect();
-        compile::compile(allowed::TABLE, &refused)
+        compile::compile(&with_agent(allowed::TABLE), &refused)
     })
 }
 
@@ -74,8 +97,16 @@ mod tests {
     }
 
     #[test]
+    fn what_only_the_agent_may_call_is_in_neither_table() {
+        for (number, ..) in AGENT {
+            let known = allowed::TABLE.iter().chain(refused::TABLE);
+            assert!(known.into_iter().all(|(other, ..)| other != number), "{number}");
+        }
+    }
+
+    #[test]
     fn every_entry_has_a_reason() {
-        for (number, _, reason) in allowed::TABLE.iter().chain(refused::TABLE) {
+        for (number, _, reason) in allowed::TABLE.iter().chain(refused::TABLE).chain(AGENT) {
             assert!(reason.len() > 4, "{number}");
         }
     }
