@@ -112,7 +112,10 @@ async fn build(
     details.network_enforcement = network_enforcement(&running.enforcement);
     details.enforcement = running.enforcement.iter().map(EnforcementRecord::from).collect();
     details.class = class.as_str().to_owned();
-    inner.store.describe(&id, Step::Configuring, details).await?;
+    // Of one that nobody else may use yet, this is told together with its being ready.
+    if life == Life::Lasting {
+        inner.store.describe(&id, Step::Configuring, details).await?;
+    }
     point("create.configuring");
     let identity = Identity {
         user: request.user,
@@ -134,7 +137,8 @@ async fn build(
     }
     point("create.configuring.done");
 
-    inner.store.ready(&id).await?;
+    let untold = (life == Life::Ephemeral).then_some(&*details);
+    inner.store.ready(&id, untold).await?;
     point("create.ready");
     Ok(Live::started(id, record.tenant.clone(), backend, connection))
 }

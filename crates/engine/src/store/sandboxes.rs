@@ -27,8 +27,9 @@ pub(crate) trait SandboxStore: Send + Sync {
     /// Notes a step and what is known about the sandbox by now.
     async fn describe(&self, id: &SandboxId, step: Step, details: &Details) -> Result<()>;
 
-    /// Notes that the sandbox is ready; whoever worked on it no longer does.
-    async fn ready(&self, id: &SandboxId) -> Result<()>;
+    /// Notes that the sandbox is ready, and what is known about it where that was not noted before; whoever worked on
+    /// it no longer does.
+    async fn ready(&self, id: &SandboxId, details: Option<&Details>) -> Result<()>;
 
     /// Puts `worker` in the place of `seen` as the engine at work on the sandbox, notes the steps that it will take, and
     /// moves the sandbox to `state`. False, and nothing changed, if somebody was faster.
@@ -162,13 +163,16 @@ impl SandboxStore for SqliteStore {
         .map_err(failed)
     }
 
-    async fn ready(&self, id: &SandboxId) -> Result<()> {
+    async fn ready(&self, id: &SandboxId, details: Option<&Details>) -> Result<()> {
+        let details = details.map(to_json).transpose()?;
         self.write(|change| {
             change
                 .prepare_cached(
-                    "UPDATE sandboxes SET state = 'ready', used_at = ?2, worker = NULL WHERE id = ?1",
+                    "UPDATE sandboxes SET state = 'ready', used_at = ?2, worker = NULL,
+                     details = coalesce(?3, details)
+                     WHERE id = ?1",
                 )?
-                .execute(params![id.as_str(), now_ms()])?;
+                .execute(params![id.as_str(), now_ms(), details])?;
             note(change, id, Step::Ready)?;
             tell(change, id, EventKind::SandboxReady, &[])
         })
