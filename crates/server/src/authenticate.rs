@@ -6,18 +6,23 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use belljar_codes::Code;
-use belljar_engine::{Engine, KeyInfo};
+use belljar_engine::{AuditEntry, Engine, KeyInfo};
 use http::{HeaderMap, header};
 
+use crate::api::Api;
+use crate::body::Guarded;
 use crate::call::Call;
 use crate::caller::{Caller, Proof};
+use crate::limit::{Admitted, Limits};
 use crate::peer::Peer;
 use crate::problem::{Problem, Result};
-use crate::respond;
+use crate::token::Tokens;
+use crate::{measure, respond};
 
 /// Routes that anybody may ask for: whether the server lives, and what its API is.
 const OPEN: [&str; 3] = ["/healthz", "/openapi.json", "/docs"];
@@ -25,8 +30,9 @@ const OPEN: [&str; 3] = ["/healthz", "/openapi.json", "/docs"];
 /// What identities are checked against.
 #[derive(Clone)]
 pub(crate) struct Gate {
-    pub(crate) engine: Engine,
-    pub(crate) tokens: Arc<crate::token::Tokens>,
+    engine: Engine,
+    tokens: Arc<Tokens>,
+    limits: Limits,
 }
 
 pub(crate) async fn authenticate(
@@ -37,22 +43,73 @@ pub(crate) async fn authenticate(
     let request_id = respond::request_id(request.headers());
     let open = OPEN.contains(&request.uri().path());
     let peer = request.extensions().get::<Peer>().copied();
-    let caller =
-        if open { Ok(None) } else { gate.identify(peer, request.headers()).await.map(Some) };
+    let caller = if open { Ok(None) } else { gate.enter(peer, request.headers()).await.map(Some) };
     let grpc = respond::is_grpc(request.headers());
     let response = match caller {
-        Ok(caller) => {
-            if let Some(caller) = caller {
-                request.extensions_mut().insert(Call::new(caller, request_id.clone()));
+        Ok(None) => next.run(request).await,
+        Ok(Some((caller, admitted))) => {
+            request.extensions_mut().insert(Call::new(caller, request_id.clone()));
+            let response = next.run(request).await;
+            // Under way until the last byte of the answer has gone.
+            match admitted {
+                Some(admitted) => response.map(|body| Body::new(Guarded::new(body, admitted))),
+                None => response,
             }
-            next.run(request).await
         }
-        Err(problem) => problem.into_response(),
+        Err(problem) => {
+            measure::error(&problem);
+            problem.into_response()
+        }
     };
     respond::finish(response, &request_id, grpc)
 }
 
 impl Gate {
+    pub(crate) fn new(api: &Api) -> Self {
+        let engine = api.unscoped().clone();
+        Self { limits: Limits::new(engine.clone()), tokens: Arc::clone(api.tokens()), engine }
+    }
+
+    /// Finds out who asks, and whether they may ask now.
+    async fn enter(
+        &self,
+        peer: Option<Peer>,
+        headers: &HeaderMap,
+    ) -> Result<(Caller, Option<Admitted>)> {
+        let address = match peer {
+            Some(Peer::Tcp { address, .. }) => Some(address.ip()),
+            _ => None,
+        };
+        if let Some(address) = address {
+            self.limits.check_address(address)?;
+        }
+        let caller = match self.identify(peer, headers).await {
+            Ok(caller) => caller,
+            Err(problem) => {
+                self.refused(&problem, address, headers);
+                return Err(problem);
+            }
+        };
+        let admitted = match caller.is_admin() {
+            true => None,
+            false => Some(self.limits.admit(&caller.tenant()).await?),
+        };
+        Ok((caller, admitted))
+    }
+
+    /// Wrong keys and tokens count against their address and are on record.
+    fn refused(&self, problem: &Problem, address: Option<IpAddr>, headers: &HeaderMap) {
+        let wrong = matches!(problem.code, Code::Unauthenticated | Code::TokenInvalid);
+        let (true, Some(address), Ok(Some(_))) = (wrong, address, secret(headers)) else { return };
+        self.limits.failed(address);
+        self.engine.audit().record(AuditEntry {
+            actor: format!("address:{address}"),
+            action: "identify".to_owned(),
+            outcome: problem.code.as_str().to_owned(),
+            ..AuditEntry::default()
+        });
+    }
+
     async fn identify(&self, peer: Option<Peer>, headers: &HeaderMap) -> Result<Caller> {
         if let Some(secret) = secret(headers)? {
             return self.by_secret(secret).await;

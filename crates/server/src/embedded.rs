@@ -13,7 +13,6 @@ use crate::listen::Serving;
 use crate::peer::Peer;
 use crate::router::router;
 use crate::status::Status;
-use crate::token::Tokens;
 
 /// Bytes on their way between both ends.
 const PIPE: usize = 256 << 10;
@@ -23,7 +22,7 @@ const PIPE: usize = 256 << 10;
 pub fn embedded(engine: Engine) -> Channel {
     let status = Arc::new(Status::new(vec!["embedded".to_owned()], false, false));
     let api = Api::new(engine, Arc::clone(&status));
-    let serving = Serving::new(router(&api, Arc::new(Tokens::default())), status);
+    let serving = Serving::new(router(&api), status);
     // Never connected to: the connector below ignores it.
     let endpoint = Endpoint::from_static("http://embedded.invalid");
     // Connections end when it is dropped, so it lives as long as the channel.

@@ -18,6 +18,7 @@ mod caller;
 mod convert;
 mod embedded;
 mod grpc;
+mod limit;
 mod listen;
 mod measure;
 mod peer;
@@ -30,6 +31,7 @@ mod server;
 mod status;
 mod tls;
 mod token;
+mod webhook;
 
 pub use call::Call;
 pub use caller::{Caller, Permission, Proof};

@@ -29,6 +29,7 @@ const SANDBOXES: &str = "belljar_sandboxes";
 const PROCESSES: &str = "belljar_processes";
 const CONNECTIONS: &str = "belljar_connections";
 const UNDER_WAY: &str = "belljar_requests_under_way";
+const DELIVERIES: &str = "belljar_webhook_deliveries_total";
 const UP: &str = "belljar_start_time_seconds";
 
 /// From a tenth of what an exec takes to a command that runs for a minute.
@@ -119,6 +120,12 @@ pub(crate) fn error(problem: &Problem) {
     metrics::counter!(ERRORS, "code" => problem.code.as_str()).increment(1);
 }
 
+/// An attempt to tell a webhook of an event.
+pub(crate) fn delivery(worked: bool) {
+    let outcome = if worked { "ok" } else { "failed" };
+    metrics::counter!(DELIVERIES, "outcome" => outcome).increment(1);
+}
+
 pub(crate) fn created() {
     metrics::counter!(CREATED).increment(1);
 }
@@ -173,5 +180,6 @@ fn describe() {
     metrics::describe_gauge!(PROCESSES, "processes that have not ended");
     metrics::describe_gauge!(CONNECTIONS, "open connections");
     metrics::describe_gauge!(UNDER_WAY, "requests under way, streams included");
+    metrics::describe_counter!(DELIVERIES, "attempts to tell a webhook of an event");
     metrics::describe_gauge!(UP, "when the server began, in seconds since 1970");
 }

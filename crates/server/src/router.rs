@@ -1,7 +1,5 @@
 //! All routes of the server, behind one gate.
 
-use std::sync::Arc;
-
 use axum::Router;
 use axum::routing::get;
 use belljar_codes::Code;
@@ -10,11 +8,10 @@ use tonic_web::GrpcWebLayer;
 use crate::api::Api;
 use crate::authenticate::{Gate, authenticate};
 use crate::problem::Problem;
-use crate::token::Tokens;
 use crate::{grpc, measure, rest};
 
-pub(crate) fn router(api: &Api, tokens: Arc<Tokens>) -> Router {
-    let gate = Gate { engine: api.unscoped().clone(), tokens };
+pub(crate) fn router(api: &Api) -> Router {
+    let gate = Gate::new(api);
     let grpc = grpc::routes(api).prepare().into_axum_router().layer(GrpcWebLayer::new());
     Router::new()
         .route("/healthz", get(|| async { "ok\n" }))

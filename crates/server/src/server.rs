@@ -15,12 +15,11 @@ use tokio::net::{TcpListener, UnixListener};
 
 use crate::api::Api;
 use crate::listen::Serving;
-use crate::measure;
 use crate::problem::{Problem, Result};
 use crate::router::router;
 use crate::status::Status;
 use crate::tls::Tls;
-use crate::token::Tokens;
+use crate::{measure, webhook};
 
 /// Requests that are under way when the server is asked to end get this long.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -119,8 +118,7 @@ pub async fn serve(
         options.tls.is_some(),
     ));
     let api = Api::new(engine.clone(), Arc::clone(&status));
-    let tokens = Arc::new(Tokens::default());
-    let serving = Serving::new(router(&api, tokens), Arc::clone(&status));
+    let serving = Serving::new(router(&api), Arc::clone(&status));
     let graceful = Arc::new(GracefulShutdown::new());
     let acceptor = options.tls.as_ref().map(Tls::acceptor).transpose()?;
     let mut tasks = tokio::task::JoinSet::new();
@@ -130,6 +128,7 @@ pub async fn serve(
     tasks.spawn(serving.clone().unix(unix, Arc::clone(&graceful)));
     drop(serving);
     tasks.spawn(measure::upkeep());
+    tasks.spawn(webhook::deliver(engine.clone()));
     ready(&status);
 
     tokio::select! {

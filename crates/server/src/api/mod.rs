@@ -12,7 +12,9 @@ mod run;
 mod sandboxes;
 mod system;
 mod tenants;
+mod tokens;
 mod trees;
+mod webhooks;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -27,6 +29,7 @@ use crate::call::Call;
 use crate::measure;
 use crate::problem::{Problem, Result};
 use crate::status::Status;
+use crate::token::Tokens;
 
 /// Answers that come one after the other.
 pub type Answers<T> = Pin<Box<dyn Stream<Item = Result<T>> + Send>>;
@@ -36,12 +39,14 @@ pub type Answers<T> = Pin<Box<dyn Stream<Item = Result<T>> + Send>>;
 pub struct Api {
     engine: Engine,
     status: Arc<Status>,
+    tokens: Arc<Tokens>,
 }
 
 impl Api {
     #[must_use]
     pub fn new(engine: Engine, status: Arc<Status>) -> Self {
-        Self { engine, status }
+        let tokens = Arc::new(Tokens::of(engine.state_dir()));
+        Self { engine, status, tokens }
     }
 
     #[must_use]
@@ -52,6 +57,10 @@ impl Api {
     /// The engine as the server itself sees it.
     pub(crate) fn unscoped(&self) -> &Engine {
         &self.engine
+    }
+
+    pub(crate) fn tokens(&self) -> &Arc<Tokens> {
+        &self.tokens
     }
 
     /// The engine as this caller sees it.

@@ -17,7 +17,7 @@ pub(crate) fn event(event: &Event) -> v1::Event {
     }
 }
 
-fn kind(kind: EventKind) -> v1::EventKind {
+pub(crate) fn kind(kind: EventKind) -> v1::EventKind {
     match kind {
         EventKind::SandboxCreated => v1::EventKind::SandboxCreated,
         EventKind::SandboxReady => v1::EventKind::SandboxReady,

@@ -13,7 +13,7 @@ use prost_types::Timestamp;
 
 pub(crate) use command::{exec_request, hint_of, terminal};
 pub(crate) use create::{create_request, lease};
-pub(crate) use event::{event, kind_of};
+pub(crate) use event::{event, kind, kind_of};
 pub(crate) use file::{
     archive_format, file_event, file_info, page_token, path, read_token, search_hit, write_mode,
 };

@@ -173,10 +173,10 @@ service! {
         one list_tenants(ListTenantsRequest) -> ListTenantsResponse;
         one set_quotas(SetQuotasRequest) -> Tenant;
         one remove_tenant(RemoveTenantRequest) -> RemoveTenantResponse;
-        // one issue_token
-        // one create_webhook
-        // one list_webhooks
-        // one remove_webhook
+        one issue_token(IssueTokenRequest) -> IssueTokenResponse;
+        one create_webhook(CreateWebhookRequest) -> Webhook;
+        one list_webhooks(ListWebhooksRequest) -> ListWebhooksResponse;
+        one remove_webhook(RemoveWebhookRequest) -> RemoveWebhookResponse;
         many query_audit(QueryAuditRequest) -> AuditRecord as QueryAuditStream;
     }
 }

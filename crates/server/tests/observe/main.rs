@@ -1,6 +1,14 @@
-//! What a server tells about itself: the audit log and the metrics, as a client sees them. No sandbox is needed: what
-//! is refused is on record like everything else.
+//! What a server tells about itself, to whom, and how often: the audit log, metrics, tokens, limits and webhooks, as
+//! clients see them. Sandboxes are those of the engine's own tests, without a wall.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail the test")]
+
+#[path = "../../../engine/tests/support/mod.rs"]
+mod fake;
 
 mod audit;
+mod limits;
 mod metrics;
 mod support;
+mod tokens;
+mod webhooks;

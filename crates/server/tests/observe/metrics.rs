@@ -9,6 +9,7 @@ async fn requests_are_counted_by_action_and_outcome() {
     let mut sandboxes = SandboxesClient::new(server.channel());
     let get = v1::GetSandboxRequest { sandbox: "nothing".to_owned() };
     sandboxes.get_sandbox(get).await.unwrap_err();
+    let id = server.create().await;
     let (status, headers, text) = server.get("/metrics", &[]).await;
     assert_eq!(status, 200);
     assert!(headers["content-type"].to_str().unwrap().starts_with("text/plain"));
@@ -17,11 +18,15 @@ async fn requests_are_counted_by_action_and_outcome() {
         "belljar_errors_total{code=\"sandbox-not-found\"} ",
         "belljar_request_seconds_bucket{action=\"sandbox.get\",le=\"0.001\"} ",
         "belljar_sandboxes{state=\"paused\"} 0",
+        "belljar_sandboxes{state=\"ready\"} 1",
+        "belljar_stage_seconds_count{stage=\"create\"} ",
+        "belljar_sandboxes_created_total ",
         "belljar_processes 0",
         "# TYPE belljar_connections gauge",
     ] {
         assert!(text.contains(line), "{line} is not in\n{text}");
     }
+    assert!(!text.contains(&id), "no sandbox is a label");
     server.stop().await;
 }
 

@@ -1,9 +1,10 @@
 //! A server on a state directory of its own, with a socket and a loopback port.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 
-use belljar_engine::{Engine, EngineOptions};
+use belljar_api::v1;
+use belljar_api::v1::sandboxes_client::SandboxesClient;
+use belljar_api::v1::system_client::SystemClient;
 use belljar_server::{Claim, Options, serve};
 use http_body_util::{BodyExt, Empty};
 use hyper_util::rt::TokioIo;
@@ -11,40 +12,50 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tonic::transport::{Channel, Endpoint};
 
+use crate::fake::Setup;
+
 pub(crate) struct Server {
-    pub(crate) directory: tempfile::TempDir,
+    pub(crate) setup: Setup,
     pub(crate) address: SocketAddr,
     task: JoinHandle<belljar_server::Result<()>>,
 }
 
 impl Server {
     pub(crate) async fn start() -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        Self::start_in(directory).await
+        Self::start_on(Setup::new().await).await
     }
 
-    pub(crate) async fn start_in(directory: tempfile::TempDir) -> Self {
-        let claim = Claim::take(directory.path()).unwrap();
-        let engine = Engine::open(EngineOptions::new(directory.path(), Vec::new())).await.unwrap();
+    pub(crate) async fn start_on(setup: Setup) -> Self {
+        let claim = Claim::take(&setup.state()).unwrap();
         let options =
             Options { listen: vec!["127.0.0.1:0".parse().unwrap()], ..Options::default() };
         let (told, ready) = oneshot::channel();
+        let engine = setup.second().await;
         let task = tokio::spawn(serve(claim, engine, options, move |status| {
             told.send(status.addresses.clone()).unwrap();
         }));
         let addresses = ready.await.unwrap();
         let address = addresses.iter().find_map(|address| address.strip_prefix("http://"));
         let address = address.unwrap().parse().unwrap();
-        Self { directory, address, task }
+        Self { setup, address, task }
     }
 
-    pub(crate) fn socket(&self) -> PathBuf {
-        self.directory.path().join("server.sock")
+    pub(crate) fn system(&self) -> SystemClient<Channel> {
+        SystemClient::new(self.channel())
+    }
+
+    pub(crate) fn sandboxes(&self) -> SandboxesClient<Channel> {
+        SandboxesClient::new(self.channel())
+    }
+
+    pub(crate) async fn create(&self) -> String {
+        let request = v1::CreateSandboxRequest::default();
+        self.sandboxes().create_sandbox(request).await.unwrap().into_inner().sandbox_id
     }
 
     /// A channel over the Unix socket.
     pub(crate) fn channel(&self) -> Channel {
-        let socket = self.socket();
+        let socket = belljar_server::socket_path(&self.setup.state());
         let connect = tower::service_fn(move |_| {
             let socket = socket.clone();
             async move { tokio::net::UnixStream::connect(socket).await.map(TokioIo::new) }
@@ -73,11 +84,23 @@ impl Server {
         (head.status.as_u16(), head.headers, String::from_utf8(body.to_vec()).unwrap())
     }
 
-    /// Ends the server and gives its state directory back.
-    pub(crate) async fn stop(self) -> tempfile::TempDir {
-        let mut system = belljar_api::v1::system_client::SystemClient::new(self.channel());
-        system.stop_server(belljar_api::v1::StopServerRequest {}).await.unwrap();
+    /// Ends the server and gives what it served back.
+    pub(crate) async fn stop(self) -> Setup {
+        self.system().stop_server(v1::StopServerRequest {}).await.unwrap();
         self.task.await.unwrap().unwrap();
-        self.directory
+        self.setup
     }
+}
+
+/// The code of a refusal.
+pub(crate) fn code(status: &tonic::Status) -> String {
+    belljar_api::problem::from_status(status).unwrap().code
+}
+
+/// A request in the name of a key or token.
+pub(crate) fn bearing<T>(secret: &str, message: T) -> tonic::Request<T> {
+    let mut request = tonic::Request::new(message);
+    let value = format!("Bearer {secret}").parse().unwrap();
+    request.metadata_mut().insert("authorization", value);
+    request
 }

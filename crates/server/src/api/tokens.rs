@@ -1,0 +1,53 @@
+//! Tokens for one sandbox.
+
+use std::time::Duration;
+
+use belljar_api::v1;
+use belljar_codes::Code;
+
+use super::Api;
+use crate::action;
+use crate::call::Call;
+use crate::caller::Proof;
+use crate::convert::{required, seconds, timestamp};
+use crate::problem::{Problem, Result};
+use crate::token::{Audience, LONGEST};
+
+const DEFAULT: Duration = Duration::from_secs(3600);
+
+impl Api {
+    pub async fn issue_token(
+        &self,
+        call: &Call,
+        request: v1::IssueTokenRequest,
+    ) -> Result<v1::IssueTokenResponse> {
+        let work = async {
+            // Whoever got in for an hour must not be able to stay for ever.
+            if call.caller.proof == Proof::Token {
+                return Err(Problem::new(Code::PermissionDenied, "a token makes no other tokens")
+                    .with_remedy("use a key"));
+            }
+            let audience = request.audience.as_deref().unwrap_or(Audience::Api.as_str());
+            let audience = Audience::parse(audience).ok_or_else(|| {
+                Problem::invalid(format!("`{}` is no audience", belljar_policy::shown(audience)))
+                    .with_remedy("use `api`, `egress` or `preview`")
+            })?;
+            let valid = request.expires_in_secs.map(|given| seconds("expires_in_secs", given));
+            let valid = valid.transpose()?.unwrap_or(DEFAULT);
+            if valid > LONGEST || valid < Duration::from_secs(1) {
+                return Err(Problem::invalid("a token is valid for 1 second to a day")
+                    .with_remedy("give `expires_in_secs` from 1 to 86400"));
+            }
+            let reference = required("sandbox", &request.sandbox)?;
+            let sandbox = self.engine(call).inspect(reference).await?;
+            call.concerns(&sandbox.id);
+            call.belongs_to(&sandbox.tenant);
+            call.note("audience", audience.as_str());
+            let permissions = &call.caller.permissions;
+            let (token, expires_at) =
+                self.tokens.issue(&sandbox.tenant, &sandbox.id, audience, valid, permissions)?;
+            Ok(v1::IssueTokenResponse { token, expires_at: Some(timestamp(expires_at)) })
+        };
+        self.act(call, action::ISSUE_TOKEN, &request.sandbox, work).await
+    }
+}

@@ -1,0 +1,279 @@
+//! How much one caller may ask: requests per second and requests under way of a tenant, failed identifications of an
+//! address.
+//!
+//! Administrators are not limited. What is remembered is bounded by the number of tenants, and for addresses by a number.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use belljar_codes::Code;
+use belljar_engine::Engine;
+use belljar_policy::TenantId;
+
+use crate::problem::{Problem, Result};
+
+/// Quotas that were changed hold after this time at the latest.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// Requests of one tenant at the same time, streams included, so that none can take all places.
+const MAX_UNDER_WAY: u64 = 2000;
+
+/// Failed identifications that an address has at once, and gets back each second.
+const MAX_FAILURES: f64 = 30.0;
+const FAILURES_PER_SECOND: f64 = 1.0;
+
+/// Addresses that are remembered.
+const MAX_ADDRESSES: usize = 10_000;
+
+/// What is left of a quantity that grows back.
+#[derive(Debug)]
+struct Bucket {
+    left: f64,
+    at: Instant,
+}
+
+impl Bucket {
+    fn full(size: f64, now: Instant) -> Self {
+        Self { left: size, at: now }
+    }
+
+    fn refill(&mut self, rate: f64, size: f64, now: Instant) {
+        let since = now.saturating_duration_since(self.at).as_secs_f64();
+        self.left = (self.left + since * rate).min(size);
+        self.at = now;
+    }
+
+    fn take(&mut self) -> bool {
+        let enough = self.left >= 1.0;
+        if enough {
+            self.left -= 1.0;
+        }
+        enough
+    }
+}
+
+#[derive(Debug)]
+struct Usage {
+    /// `None`: as many as there is room for.
+    rate: Option<u64>,
+    read_at: Instant,
+    bucket: Bucket,
+    under_way: u64,
+}
+
+/// Keeps count. Cheap to clone; all clones count together.
+#[derive(Clone, Debug)]
+pub(crate) struct Limits {
+    engine: Engine,
+    tenants: Arc<Mutex<HashMap<TenantId, Usage>>>,
+    failures: Arc<Mutex<HashMap<IpAddr, Bucket>>>,
+}
+
+/// A request that was let in, until dropped.
+#[derive(Debug)]
+pub(crate) struct Admitted {
+    limits: Limits,
+    tenant: TenantId,
+}
+
+impl Limits {
+    pub(crate) fn new(engine: Engine) -> Self {
+        Self { engine, tenants: Arc::default(), failures: Arc::default() }
+    }
+
+    /// Lets a request of a tenant in, or tells it to come back later.
+    pub(crate) async fn admit(&self, tenant: &TenantId) -> Result<Admitted> {
+        let now = Instant::now();
+        let known = self.tenants().get(tenant).map(|usage| (usage.rate, usage.read_at));
+        let rate = match known {
+            Some((rate, read_at)) if now.duration_since(read_at) < FRESH => rate,
+            _ => self.read(tenant, now).await?,
+        };
+        let mut tenants = self.tenants();
+        let usage = tenants.entry(tenant.clone()).or_insert_with(|| Usage::new(rate, now));
+        if usage.under_way >= MAX_UNDER_WAY {
+            return Err(limited(format!(
+                "tenant `{tenant}` has {MAX_UNDER_WAY} requests under way"
+            ))
+            .with_remedy("let some of them end first"));
+        }
+        if let Some(rate) = rate {
+            usage.bucket.refill(rate as f64, size(rate), now);
+            if !usage.bucket.take() {
+                let message = format!("tenant `{tenant}` may send {rate} requests per second");
+                return Err(limited(message).with_remedy("send fewer, or ask for a larger quota"));
+            }
+        }
+        usage.under_way += 1;
+        Ok(Admitted { limits: self.clone(), tenant: tenant.clone() })
+    }
+
+    async fn read(&self, tenant: &TenantId, now: Instant) -> Result<Option<u64>> {
+        let rate = match self.engine.tenants().get(tenant).await {
+            Ok(found) => found.quotas.requests_per_second,
+            // A tenant that is gone has nothing that a request could reach.
+            Err(error) if error.code() == Code::TenantNotFound => None,
+            Err(error) => return Err(error.into()),
+        };
+        let mut tenants = self.tenants();
+        let usage = tenants.entry(tenant.clone()).or_insert_with(|| Usage::new(rate, now));
+        if usage.rate != rate {
+            usage.bucket = Bucket::full(rate.map_or(0.0, size), now);
+            usage.rate = rate;
+        }
+        usage.read_at = now;
+        Ok(rate)
+    }
+
+    /// Refuses an address that has failed too often to say who it is.
+    pub(crate) fn check_address(&self, address: IpAddr) -> Result<()> {
+        let mut failures = self.failures();
+        let Some(bucket) = failures.get_mut(&network(address)) else { return Ok(()) };
+        bucket.refill(FAILURES_PER_SECOND, MAX_FAILURES, Instant::now());
+        if bucket.left >= 1.0 {
+            return Ok(());
+        }
+        Err(limited("this address has sent wrong keys too often")
+            .with_remedy("send the right key, in a while"))
+    }
+
+    /// An address sent a key or token that is not right.
+    pub(crate) fn failed(&self, address: IpAddr) {
+        let now = Instant::now();
+        let mut failures = self.failures();
+        if failures.len() >= MAX_ADDRESSES {
+            failures.retain(|_, bucket| {
+                bucket.refill(FAILURES_PER_SECOND, MAX_FAILURES, now);
+                bucket.left < MAX_FAILURES
+            });
+        }
+        if failures.len() >= MAX_ADDRESSES {
+            failures.clear();
+        }
+        let bucket =
+            failures.entry(network(address)).or_insert_with(|| Bucket::full(MAX_FAILURES, now));
+        bucket.refill(FAILURES_PER_SECOND, MAX_FAILURES, now);
+        bucket.take();
+    }
+
+    fn tenants(&self) -> MutexGuard<'_, HashMap<TenantId, Usage>> {
+        self.tenants.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn failures(&self) -> MutexGuard<'_, HashMap<IpAddr, Bucket>> {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Usage {
+    fn new(rate: Option<u64>, now: Instant) -> Self {
+        let bucket = Bucket::full(rate.map_or(0.0, size), now);
+        Self { rate, read_at: now, bucket, under_way: 0 }
+    }
+}
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        if let Some(usage) = self.limits.tenants().get_mut(&self.tenant) {
+            usage.under_way = usage.under_way.saturating_sub(1);
+        }
+    }
+}
+
+/// What may come at once.
+fn size(rate: u64) -> f64 {
+    2.0 * rate as f64
+}
+
+/// Who has one IPv6 address has 2⁶⁴ of them.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            let [a, b, c, d, ..] = address.segments();
+            Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
+        }
+        address => address,
+    }
+}
+
+fn limited(message: impl Into<String>) -> Problem {
+    Problem::new(Code::RateLimited, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use belljar_engine::{EngineOptions, Quotas};
+
+    async fn limits(directory: &std::path::Path) -> Limits {
+        let engine = Engine::open(EngineOptions::new(directory, Vec::new())).await.unwrap();
+        Limits::new(engine)
+    }
+
+    fn quota(rate: u64) -> Quotas {
+        Quotas { requests_per_second: Some(rate), ..Quotas::default() }
+    }
+
+    #[test]
+    fn a_bucket_gives_its_burst_and_then_its_rate() {
+        let start = Instant::now();
+        let mut bucket = Bucket::full(4.0, start);
+        let mut take = |after_ms: u64| {
+            bucket.refill(2.0, 4.0, start + Duration::from_millis(after_ms));
+            bucket.take()
+        };
+        assert_eq!([take(0), take(0), take(0), take(0), take(0)], [true, true, true, true, false]);
+        assert_eq!([take(400), take(500), take(600)], [false, true, false]);
+        assert_eq!(
+            [take(9000), take(9000), take(9000), take(9000), take(9000)].map(u8::from),
+            [1, 1, 1, 1, 0]
+        );
+    }
+
+    #[tokio::test]
+    async fn each_tenant_has_its_own() {
+        let directory = tempfile::tempdir().unwrap();
+        let limits = limits(directory.path()).await;
+        let (a, b) = (TenantId::parse("a").unwrap(), TenantId::parse("b").unwrap());
+        limits.engine.tenants().create(a.clone(), quota(1)).await.unwrap();
+        limits.engine.tenants().create(b.clone(), Quotas::default()).await.unwrap();
+        limits.admit(&a).await.unwrap();
+        limits.admit(&a).await.unwrap();
+        let problem = limits.admit(&a).await.unwrap_err();
+        assert_eq!((problem.code, problem.http_status().as_u16()), (Code::RateLimited, 429));
+        for _ in 0..100 {
+            limits.admit(&b).await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn too_many_at_once_wait_for_others_to_end() {
+        let directory = tempfile::tempdir().unwrap();
+        let limits = limits(directory.path()).await;
+        let tenant = TenantId::default();
+        let mut admitted = Vec::new();
+        for _ in 0..MAX_UNDER_WAY {
+            admitted.push(limits.admit(&tenant).await.unwrap());
+        }
+        assert_eq!(limits.admit(&tenant).await.unwrap_err().code, Code::RateLimited);
+        admitted.pop();
+        limits.admit(&tenant).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn wrong_keys_are_throttled_by_address() {
+        let directory = tempfile::tempdir().unwrap();
+        let limits = limits(directory.path()).await;
+        let address: IpAddr = "2001:db8::1".parse().unwrap();
+        let neighbour: IpAddr = "2001:db8::2".parse().unwrap();
+        let other: IpAddr = "192.0.2.1".parse().unwrap();
+        // One more than fits, in case a second passes meanwhile.
+        for _ in 0..=MAX_FAILURES as u32 {
+            limits.failed(address);
+        }
+        assert_eq!(limits.check_address(neighbour).unwrap_err().code, Code::RateLimited);
+        limits.check_address(other).unwrap();
+    }
+}

@@ -1,0 +1,171 @@
+//! Signed tokens that open exactly one sandbox for a time: identity that is carried by value.
+//!
+//! A token is a JWT, signed with HS256 by a key that only this state directory has and that changes every week. It says
+//! which sandbox it is for, what it may be shown to, and until when. Anything missing, wrong, expired or meant for
+//! somebody else is refused with one and the same code.
+
+mod keys;
+
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use belljar_codes::Code;
+use belljar_engine::Scope;
+use belljar_policy::{SandboxId, TenantId};
+use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation};
+use serde::{Deserialize, Serialize};
+
+use crate::caller::{Caller, Proof};
+use crate::problem::{Problem, Result};
+use keys::Ring;
+
+/// The longest time that a token can be valid for.
+pub(crate) const LONGEST: Duration = Duration::from_secs(24 * 3600);
+
+/// Clocks of one machine agree, but not to the second.
+const LEEWAY: u64 = 5;
+
+/// A longer one was not made by us.
+const MAX_TOKEN: usize = 2048;
+
+/// What a token may be shown to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Audience {
+    /// This server's API.
+    Api,
+    /// The explicit egress proxy.
+    Egress,
+    /// Addresses that show a port of the sandbox.
+    Preview,
+}
+
+impl Audience {
+    pub(crate) const ALL: [Self; 3] = [Self::Api, Self::Egress, Self::Preview];
+
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Api => "api",
+            Self::Egress => "egress",
+            Self::Preview => "preview",
+        }
+    }
+
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|audience| audience.as_str() == text)
+    }
+}
+
+/// What a token says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Claims {
+    /// The sandbox's id.
+    pub(crate) sub: String,
+    pub(crate) tenant: String,
+    pub(crate) aud: String,
+    pub(crate) iat: u64,
+    pub(crate) exp: u64,
+    pub(crate) jti: String,
+    /// What the maker's key was limited to. Empty: nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) scopes: Vec<String>,
+}
+
+/// Makes and checks tokens of a state directory.
+#[derive(Debug)]
+pub(crate) struct Tokens {
+    ring: Ring,
+}
+
+impl Tokens {
+    /// Nothing is read or made before the first token is.
+    pub(crate) fn of(state_dir: &Path) -> Self {
+        Self { ring: Ring::new(state_dir) }
+    }
+
+    /// Makes a token that is valid from now on.
+    pub(crate) fn issue(
+        &self,
+        tenant: &TenantId,
+        sandbox: &SandboxId,
+        audience: Audience,
+        valid: Duration,
+        scopes: &[String],
+    ) -> Result<(String, SystemTime)> {
+        let now = now();
+        let exp = now + valid.min(LONGEST).as_secs();
+        let key = self.ring.signing(now)?;
+        let claims = Claims {
+            sub: sandbox.as_str().to_owned(),
+            tenant: tenant.to_string(),
+            aud: audience.as_str().to_owned(),
+            iat: now,
+            exp,
+            jti: crate::random::id(),
+            scopes: scopes.to_vec(),
+        };
+        let header = Header { kid: Some(key.id), ..Header::new(Algorithm::HS256) };
+        let token = jsonwebtoken::encode(&header, &claims, &EncodingKey::from_secret(&key.secret))
+            .map_err(|error| {
+                Problem::new(Code::Internal, "a token was not signed").caused_by(&error)
+            })?;
+        Ok((token, UNIX_EPOCH + Duration::from_secs(exp)))
+    }
+
+    /// What a token says, if it is ours, still valid, and meant for this audience.
+    pub(crate) fn verify(&self, token: &str, audience: Audience) -> Result<Claims> {
+        self.verify_at(token, audience, now())
+    }
+
+    fn verify_at(&self, token: &str, audience: Audience, now: u64) -> Result<Claims> {
+        if token.len() > MAX_TOKEN {
+            return Err(invalid());
+        }
+        let header = jsonwebtoken::decode_header(token).map_err(|_| invalid())?;
+        let (Algorithm::HS256, Some(kid)) = (header.alg, header.kid) else { return Err(invalid()) };
+        let key = self.ring.find(&kid, now)?.ok_or_else(invalid)?;
+        let mut validation = Validation::new(Algorithm::HS256);
+        // Times are compared below, with the clock that is given.
+        validation.validate_exp = false;
+        validation.set_audience(&[audience.as_str()]);
+        validation.set_required_spec_claims(&["exp", "aud", "sub"]);
+        let secret = DecodingKey::from_secret(&key.secret);
+        let claims = jsonwebtoken::decode::<Claims>(token, &secret, &validation)
+            .map_err(|_| invalid())?
+            .claims;
+        let timely = claims.iat <= now + LEEWAY
+            && now < claims.exp
+            && claims.exp.saturating_sub(claims.iat) <= LONGEST.as_secs();
+        if timely && !claims.jti.is_empty() { Ok(claims) } else { Err(invalid()) }
+    }
+
+    /// Who a token for the API makes its bearer.
+    pub(crate) fn caller(&self, token: &str) -> Result<Caller> {
+        let claims = self.verify(token, Audience::Api)?;
+        let id = SandboxId::parse(&claims.sub).map_err(|_| invalid())?;
+        let tenant = TenantId::parse(&claims.tenant).map_err(|_| invalid())?;
+        Ok(Caller {
+            scope: Scope::Sandbox { tenant, id },
+            actor: format!("token:{}", claims.jti),
+            key: None,
+            permissions: claims.scopes,
+            proof: Proof::Token,
+        })
+    }
+}
+
+/// One answer for everything that can be wrong, so that nobody learns what was right.
+fn invalid() -> Problem {
+    Problem::new(
+        Code::TokenInvalid,
+        "the token is not one of this server's, has expired or is for something else",
+    )
+    .with_remedy("ask for a new one; `belljar token` makes it")
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,77 @@
+use belljar_api::v1;
+
+use crate::support::{Server, bearing, code};
+
+async fn issue(server: &Server, sandbox: &str, audience: &str) -> String {
+    let request = v1::IssueTokenRequest {
+        sandbox: sandbox.to_owned(),
+        audience: Some(audience.to_owned()),
+        expires_in_secs: Some(60.0),
+    };
+    server.system().issue_token(request).await.unwrap().into_inner().token
+}
+
+fn get(sandbox: &str) -> v1::GetSandboxRequest {
+    v1::GetSandboxRequest { sandbox: sandbox.to_owned() }
+}
+
+#[tokio::test]
+async fn a_token_opens_one_sandbox() {
+    let server = Server::start().await;
+    let (mine, other) = (server.create().await, server.create().await);
+    let token = issue(&server, &mine, "api").await;
+    let mut sandboxes = server.sandboxes();
+    let found = sandboxes.get_sandbox(bearing(&token, get(&mine))).await.unwrap().into_inner();
+    assert_eq!(found.sandbox_id, mine);
+    // The same over TCP, where nothing but the token speaks for the caller.
+    let bearer = format!("Bearer {token}");
+    let (status, _, _) = server.get("/metrics", &[("authorization", &bearer)]).await;
+    assert_eq!(status, 403, "known, and not an administrator");
+
+    let refused = sandboxes.get_sandbox(bearing(&token, get(&other))).await.unwrap_err();
+    assert_eq!(code(&refused), "sandbox-not-found");
+    let create = bearing(&token, v1::CreateSandboxRequest::default());
+    assert_eq!(code(&sandboxes.create_sandbox(create).await.unwrap_err()), "permission-denied");
+    let again = v1::IssueTokenRequest { sandbox: mine.clone(), ..v1::IssueTokenRequest::default() };
+    let again = server.system().issue_token(bearing(&token, again)).await.unwrap_err();
+    assert_eq!(code(&again), "permission-denied", "no token lives longer by making another");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn tokens_for_something_else_are_refused() {
+    let server = Server::start().await;
+    let sandbox = server.create().await;
+    let mut sandboxes = server.sandboxes();
+    for audience in ["egress", "preview"] {
+        let token = issue(&server, &sandbox, audience).await;
+        let refused = sandboxes.get_sandbox(bearing(&token, get(&sandbox))).await.unwrap_err();
+        assert_eq!(refused.code(), tonic::Code::Unauthenticated);
+        assert_eq!(code(&refused), "token-invalid");
+    }
+    let (status, headers, body) =
+        server.get("/metrics", &[("authorization", "Bearer a.b.c")]).await;
+    assert_eq!(status, 401);
+    assert!(headers.contains_key("www-authenticate"));
+    assert!(body.contains("token-invalid"), "{body}");
+    for request in [
+        v1::IssueTokenRequest { expires_in_secs: Some(90_000.0), ..Default::default() },
+        v1::IssueTokenRequest { audience: Some("root".to_owned()), ..Default::default() },
+    ] {
+        let request = v1::IssueTokenRequest { sandbox: sandbox.clone(), ..request };
+        let refused = server.system().issue_token(request).await.unwrap_err();
+        assert_eq!(code(&refused), "invalid-argument");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn tokens_hold_over_a_restart() {
+    let server = Server::start().await;
+    let sandbox = server.create().await;
+    let token = issue(&server, &sandbox, "api").await;
+    let server = Server::start_on(server.stop().await).await;
+    let found = server.sandboxes().get_sandbox(bearing(&token, get(&sandbox))).await;
+    assert_eq!(found.unwrap().into_inner().sandbox_id, sandbox);
+    server.stop().await;
+}
