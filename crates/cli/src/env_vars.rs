@@ -35,6 +35,9 @@ pub(crate) const XDG_CONFIG_HOME: &str = "XDG_CONFIG_HOME";
 /// Base of the user's state.
 pub(crate) const XDG_STATE_HOME: &str = "XDG_STATE_HOME";
 
+/// The OTLP collector that a server sends spans of requests to. Same as `serve --otlp-endpoint`.
+pub(crate) const OTLP_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
+
 /// Any value switches colours off.
 pub(crate) const NO_COLOR: &str = "NO_COLOR";
 

@@ -13,6 +13,7 @@ use axum::response::{IntoResponse, Response};
 use belljar_codes::Code;
 use belljar_engine::{AuditEntry, Engine, KeyInfo};
 use http::{HeaderMap, header};
+use tracing::Instrument;
 
 use crate::api::Api;
 use crate::body::Guarded;
@@ -48,8 +49,16 @@ pub(crate) async fn authenticate(
     let response = match caller {
         Ok(None) => next.run(request).await,
         Ok(Some((caller, admitted))) => {
+            // At the level of warnings, so that these say which request they belong to.
+            let span = tracing::warn_span!(
+                "request",
+                id = request_id,
+                actor = caller.actor,
+                action = tracing::field::Empty,
+                outcome = tracing::field::Empty,
+            );
             request.extensions_mut().insert(Call::new(caller, request_id.clone()));
-            let response = next.run(request).await;
+            let response = next.run(request).instrument(span).await;
             // Under way until the last byte of the answer has gone.
             match admitted {
                 Some(admitted) => response.map(|body| Body::new(Guarded::new(body, admitted))),

@@ -32,6 +32,11 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) api_key_file: Vec<PathBuf>,
 
+    /// Send spans of requests to this OTLP collector over gRPC, such as http://127.0.0.1:4317 [env:
+    /// OTEL_EXPORTER_OTLP_ENDPOINT]
+    #[arg(long, value_name = "URL")]
+    pub(crate) otlp_endpoint: Option<String>,
+
     /// Started by another command: ends by itself when idle
     #[arg(long, hide = true)]
     pub(crate) automatic: bool,

@@ -112,6 +112,8 @@ impl Api {
         begun: Instant,
     ) {
         let outcome = problem.map_or("ok", |problem| problem.code.as_str());
+        let span = tracing::Span::current();
+        span.record("action", action.name).record("outcome", outcome);
         measure::request(action, problem, begun.elapsed());
         if action.audited {
             self.put_on_record(call, action, target, outcome);

@@ -10,5 +10,6 @@ mod audit;
 mod limits;
 mod metrics;
 mod support;
+mod telemetry;
 mod tokens;
 mod webhooks;

@@ -6,8 +6,11 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tracing_subscriber::EnvFilter;
+use belljar_server::Telemetry;
 use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer};
 
 use crate::context::log_filter;
 use crate::failure::Failure;
@@ -19,11 +22,19 @@ const DEFAULT_FILTER: &str = "warn";
 /// A file that is larger becomes the old one, and the old one goes.
 const MAX_LOG: u64 = 4 << 20;
 
-/// Begins to log; with a state directory, into its file.
-pub(super) fn start(settings: &Settings, state_dir: Option<&Path>) -> Result<(), Failure> {
+/// Begins to log; with a state directory, into its file. Spans go to a collector where there is one.
+pub(super) fn start(
+    settings: &Settings,
+    state_dir: Option<&Path>,
+    telemetry: Option<&Telemetry>,
+) -> Result<(), Failure> {
     let filter = log_filter(settings)?.unwrap_or_else(|| EnvFilter::new(DEFAULT_FILTER));
     let writer = Writer { file: state_dir.map(|dir| Arc::new(Mutex::new(LogFile::new(dir)))) };
-    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).with_writer(writer).init();
+    let lines = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(writer);
+    tracing_subscriber::registry()
+        .with(lines.with_filter(filter))
+        .with(telemetry.map(Telemetry::layer))
+        .init();
     Ok(())
 }
 

@@ -10,11 +10,12 @@ use std::path::Path;
 use belljar_api::v1;
 use belljar_codes::Code;
 use belljar_engine::Engine;
-use belljar_server::{Claim, Options, Status, Tls, serve as serve_engine};
+use belljar_server::{Claim, Options, Status, Telemetry, Tls, serve as serve_engine};
 
 use super::Done;
 use crate::args::ServeArgs;
 use crate::context::Context;
+use crate::env_vars::OTLP_ENDPOINT;
 use crate::failure::Failure;
 use crate::output::{json_line, note, print, print_json_line, say};
 
@@ -23,7 +24,9 @@ pub(crate) async fn serve(context: &Context, args: ServeArgs) -> Result<Done, Fa
         leave_session();
     }
     let state_dir = context.settings.state_dir()?;
-    log::start(&context.settings, args.automatic.then_some(state_dir.as_path()))?;
+    let telemetry = telemetry(&args)?;
+    let log_dir = args.automatic.then_some(state_dir.as_path());
+    log::start(&context.settings, log_dir, telemetry.as_ref())?;
     let options = options(&args)?;
     let keys = keys::read(&args.api_key_file)?;
     let claim = claim(&state_dir, args.automatic).await?;
@@ -33,8 +36,19 @@ pub(crate) async fn serve(context: &Context, args: ServeArgs) -> Result<Done, Fa
     keys::add(&engine, keys).await?;
     let has_keys = engine.keys().any().await?;
     let ready = |status: &Status| announce(context, &args, &state_dir, status, has_keys);
-    serve_engine(claim, engine, options, ready).await?;
+    let served = serve_engine(claim, engine, options, ready).await;
+    if let Some(telemetry) = telemetry {
+        telemetry.close().await;
+    }
+    served?;
     Ok(Done::Success)
+}
+
+/// Nothing is sent anywhere unless somebody says where to.
+fn telemetry(args: &ServeArgs) -> Result<Option<Telemetry>, Failure> {
+    let given = args.otlp_endpoint.clone().or_else(|| std::env::var(OTLP_ENDPOINT).ok());
+    let endpoint = given.filter(|text| !text.is_empty());
+    Ok(endpoint.map(|endpoint| Telemetry::to(&endpoint)).transpose()?)
 }
 
 /// Whoever started us may end, be interrupted, or lose its terminal.
