@@ -66,6 +66,7 @@ impl SandboxArgs {
             ("--allow", !self.allow.is_empty()),
             ("--workspace", self.workspace.is_some()),
             ("--mount", !self.mount.is_empty()),
+            ("--volume", self.volume.is_some()),
             ("--writable", self.writable),
             ("--memory", self.memory.is_some()),
             ("--cpus", self.cpus.is_some()),
@@ -122,6 +123,7 @@ pub(crate) fn create_request(
         environment: environment(&args.env)?.into_map(),
         user: args.user.clone(),
         working_directory: args.workdir.as_deref().map(path_text).transpose()?,
+        volume: args.volume.as_deref().map(volume),
         writable: args.writable,
         programs: programs(&args.programs)?,
         idle_timeout_secs: settings.get(Key::IdleTimeout).parse_text(parse_timeout)?.map(seconds),
@@ -132,6 +134,16 @@ pub(crate) fn create_request(
         command_hint: hint,
         ..v1::CreateSandboxRequest::default()
     })
+}
+
+/// `NAME` or `NAME:DST`; the server judges both.
+fn volume(text: &str) -> v1::VolumeMount {
+    match text.split_once(':') {
+        Some((name, target)) => {
+            v1::VolumeMount { name: name.to_owned(), target: Some(target.to_owned()) }
+        }
+        None => v1::VolumeMount { name: text.to_owned(), target: None },
+    }
 }
 
 /// As [`create_request`], for the sandbox of a session: environment and directory belong to each command, so that

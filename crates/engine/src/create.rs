@@ -17,7 +17,7 @@ use crate::plan::{Plan, network_enforcement};
 use crate::store::{Claimed, End, EnforcementRecord, KeyClaim, SandboxRecord, State, Step};
 use crate::time::{duration_ms, now_ms};
 use crate::transition::{end, release};
-use crate::{CreateRequest, Error, Result};
+use crate::{CreateRequest, Error, Result, volume};
 
 /// How long a sandbox lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,7 +110,9 @@ async fn build(
 
     let details = &mut record.details;
     details.network_enforcement = network_enforcement(&running.enforcement);
-    details.enforcement = running.enforcement.iter().map(EnforcementRecord::from).collect();
+    let volume = request.volume.as_ref().map(volume::rule);
+    let rules = running.enforcement.iter().chain(&volume);
+    details.enforcement = rules.map(EnforcementRecord::from).collect();
     details.class = class.as_str().to_owned();
     // Of one that nobody else may use yet, this is told together with its being ready.
     if life == Life::Lasting {

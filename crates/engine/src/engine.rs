@@ -123,7 +123,7 @@ impl Engine {
 
     /// What a request would give, with every rule and its mechanism. Nothing is made.
     pub async fn explain(&self, request: &CreateRequest) -> Result<Explanation> {
-        explain::explain(&self.inner, request).await
+        explain::explain(&self.inner, &self.scope.tenant(), request).await
     }
 
     /// Creates a sandbox that lasts until it is destroyed or its lease ends.

@@ -4,7 +4,8 @@ use belljar_backend::{Enforcement, IsolationClass};
 
 use crate::engine::Inner;
 use crate::plan::{Plan, network_enforcement};
-use crate::{BackendChoice, CreateRequest, Result};
+use crate::{BackendChoice, CreateRequest, Result, volume};
+use belljar_policy::TenantId;
 
 /// Every decision about a sandbox with its reason.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,9 +25,17 @@ pub struct Explanation {
     pub stripped_environment: Vec<String>,
 }
 
-pub(crate) async fn explain(inner: &Inner, request: &CreateRequest) -> Result<Explanation> {
-    let plan = Plan::new(inner, request).await?;
-    let rules = plan.backend.plan(&plan.spec).await?;
+pub(crate) async fn explain(
+    inner: &Inner,
+    tenant: &TenantId,
+    request: &CreateRequest,
+) -> Result<Explanation> {
+    // Nothing is made, not even a volume's directory.
+    let volume = request.volume.as_ref().map(volume::rule);
+    let request = &CreateRequest { volume: None, ..request.clone() };
+    let plan = Plan::new(inner, tenant, request).await?;
+    let mut rules = plan.backend.plan(&plan.spec).await?;
+    rules.extend(volume);
     Ok(Explanation {
         requested_backend: match &request.backend {
             BackendChoice::Auto => "auto".to_owned(),

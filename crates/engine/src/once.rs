@@ -41,7 +41,7 @@ pub(crate) async fn create(
                 None => continue,
             }
         }
-        let plan = Plan::new(inner, request).await?;
+        let plan = Plan::new(inner, tenant, request).await?;
         let created =
             create_once(inner, tenant, request, plan, Life::Lasting, claim.as_ref()).await?;
         // Otherwise somebody took the key between our looking and our making.

@@ -11,14 +11,14 @@ use belljar_backend::{Backend, Enforcement, IsolationClass, SandboxSpec, Subject
 use belljar_codes::Code;
 use belljar_policy::limits::DEFAULT_TIMEOUT;
 use belljar_policy::mounts::WORKSPACE_TARGET;
-use belljar_policy::{Access, Environment, Family, SandboxId, WorkspaceMode};
+use belljar_policy::{Access, Environment, Family, SandboxId, TenantId, WorkspaceMode};
 use sha2::{Digest, Sha256};
 
 use crate::engine::Inner;
 use crate::mounts::{self, OpenDirectory, Protected};
 use crate::store::{Details, EnforcementRecord, WorkspaceRecord};
 use crate::time::now_ns;
-use crate::{BackendChoice, CreateRequest, DEFAULT_IDLE_TIMEOUT, Error, Result, random, template};
+use crate::{BackendChoice, CreateRequest, DEFAULT_IDLE_TIMEOUT, Error, Result, random, template, volume};
 
 /// Where a sandbox's own files may be written unless the whole root is writable.
 const WRITABLE: [&str; 4] = [WORKSPACE_TARGET, "/tmp", "/output", "/home/user"];
@@ -51,13 +51,20 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    pub(crate) async fn new(inner: &Inner, request: &CreateRequest) -> Result<Self> {
+    pub(crate) async fn new(
+        inner: &Inner,
+        tenant: &TenantId,
+        request: &CreateRequest,
+    ) -> Result<Self> {
         check_labels(request)?;
         check_metadata(request)?;
         let workdir = workdir(request)?;
         let protected = Protected { home: inner.home(), state: inner.directory.root() };
-        let (workspace, mounts) =
+        let (workspace, mut mounts) =
             mounts::resolve(request.workspace.as_ref(), &request.mounts, protected)?;
+        if let Some(volume) = &request.volume {
+            mounts.push(volume::resolve(inner, tenant, volume, &mounts)?);
+        }
         let template = template::resolve(request, workspace.as_ref(), protected)?;
         let chosen = inner.backends.choose(request).await?;
         let (environment, stripped_environment) = request.environment.clone().strip();

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belljar_backend::{Backend, IsolationClass};
+use crate::VolumeRequest;
 use belljar_policy::{
     Environment, Family, Limits, MountSpec, NetworkPolicy, Programs, SandboxName, TemplateSpec,
     UserSpec, WorkspaceMode,
@@ -82,6 +83,8 @@ pub struct CreateRequest {
     pub best_effort: bool,
     pub workspace: Option<WorkspaceRequest>,
     pub mounts: Vec<MountSpec>,
+    /// The tenant's own storage.
+    pub volume: Option<VolumeRequest>,
     pub environment: Environment,
     pub user: UserSpec,
     pub workdir: Option<PathBuf>,

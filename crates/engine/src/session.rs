@@ -121,7 +121,7 @@ async fn ephemeral(
     tenant: &TenantId,
     request: &CreateRequest,
 ) -> Result<Session> {
-    let plan = Plan::new(inner, request).await?;
+    let plan = Plan::new(inner, tenant, request).await?;
     let stripped = plan.stripped_environment.clone();
     let record = create(inner, tenant, request, plan, Life::Ephemeral).await?;
     let mut session = found(inner, record, stripped);
@@ -136,7 +136,7 @@ async fn automatic(
     tenant: &TenantId,
     mut request: CreateRequest,
 ) -> Result<Session> {
-    let plan = Plan::new(inner, &request).await?;
+    let plan = Plan::new(inner, tenant, &request).await?;
     let name = format!("auto-{}", plan.shape);
     let path = inner.directory.session_lock(tenant, &name);
     let busy = FileLock::acquire(&path, BLINK).await.map_err(|e| Error::state("lock", &path, e))?;
@@ -169,7 +169,7 @@ async fn named_with(
             if request.same_shape {
                 let wanted = match plan.take() {
                     Some(plan) => plan,
-                    None => Plan::new(inner, &request).await?,
+                    None => Plan::new(inner, tenant, &request).await?,
                 };
                 refuse_other_shape(&name, &record, &wanted)?;
             }
@@ -180,7 +180,7 @@ async fn named_with(
         }
         let plan = match plan.take() {
             Some(plan) => plan,
-            None => Plan::new(inner, &request).await?,
+            None => Plan::new(inner, tenant, &request).await?,
         };
         let stripped = plan.stripped_environment.clone();
         match create(inner, tenant, &request, plan, Life::Lasting).await {

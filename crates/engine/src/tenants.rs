@@ -9,6 +9,7 @@ use belljar_policy::TenantId;
 
 use crate::engine::Inner;
 use crate::recovery::remove_log;
+use crate::volume;
 use crate::{Error, Result, SandboxState, Scope};
 
 /// How much a tenant may use at the same time; `None` means as much as there is.
@@ -101,7 +102,7 @@ impl Tenants {
         for process in self.inner.store.remove_tenant(id).await? {
             remove_log(&self.inner, &process);
         }
-        Ok(())
+        volume::remove_all(&self.inner, id)
     }
 
     pub async fn usage(&self, id: &TenantId) -> Result<TenantUsage> {

@@ -74,6 +74,10 @@ pub(crate) struct SandboxArgs {
     #[arg(long, value_name = "SRC:DST[:ro]", help_heading = "Files")]
     pub(crate) mount: Vec<OsString>,
 
+    /// Show the tenant's storage of that name, which outlives sandboxes [default target: /storage]
+    #[arg(long, value_name = "NAME[:DST]", help_heading = "Files")]
+    pub(crate) volume: Option<String>,
+
     /// Make the whole root a copy-on-write layer, for package installs
     #[arg(long, help_heading = "Files")]
     pub(crate) writable: bool,

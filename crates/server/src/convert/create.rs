@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use belljar_api::v1;
 use belljar_backend::IsolationClass;
 use belljar_codes::Code;
-use belljar_engine::{BackendChoice, CreateRequest, Lease, WorkspaceRequest};
+use belljar_engine::{BackendChoice, CreateRequest, DEFAULT_VOLUME_TARGET, Lease, VolumeRequest, WorkspaceRequest};
 use belljar_policy::limits::{parse_cpus, parse_disk, parse_memory, parse_pids};
 use belljar_policy::template::{CommandText, detect};
 use belljar_policy::{
@@ -44,6 +44,7 @@ pub(crate) fn create_request(
         best_effort: wire.best_effort,
         workspace: wire.workspace.as_ref().map(workspace).transpose()?,
         mounts: mounts(&wire.mounts)?,
+        volume: wire.volume.as_ref().map(volume).transpose()?,
         environment: environment(&wire.environment)?,
         user: wire.user.as_deref().map(UserSpec::parse).transpose()?.unwrap_or_default(),
         workdir: wire.working_directory.as_ref().map(PathBuf::from),
@@ -160,6 +161,11 @@ fn workspace(wire: &v1::Workspace) -> Result<WorkspaceRequest> {
             .with_remedy("give the absolute path of a directory of the server's host"));
     }
     Ok(WorkspaceRequest { path: spec.source, mode: spec.mode })
+}
+
+fn volume(wire: &v1::VolumeMount) -> Result<VolumeRequest> {
+    let target = wire.target.as_deref().unwrap_or(DEFAULT_VOLUME_TARGET);
+    Ok(VolumeRequest { name: SandboxName::parse(&wire.name)?, target: PathBuf::from(target) })
 }
 
 fn mounts(entries: &[String]) -> Result<Vec<MountSpec>> {
