@@ -1083,101 +1083,95 @@ pub mod files_server {
         async fn stat_file(
             &self,
             request: tonic::Request<super::StatFileRequest>,
-        ) -> std::result::Result<tonic::Response<super::FileInfo>, tonic::Status> {
-            Err(tonic::Status::unimplemented("Not yet implemented"))
-        }
+        ) -> std::result::Result<tonic::Response<super::FileInfo>, tonic::Status>;
         async fn list_files(
             &self,
             request: tonic::Request<super::ListFilesRequest>,
         ) -> std::result::Result<
             tonic::Response<super::ListFilesResponse>,
             tonic::Status,
-        > {
-            Err(tonic::Status::unimplemented("Not yet implemented"))
-        }
+        >;
+        /// Server streaming response type for the ReadFile method.
+        type ReadFileStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::FileChunk, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
         /// A file, or a part of it, in pieces.
         async fn read_file(
             &self,
             request: tonic::Request<super::ReadFileRequest>,
-        ) -> std::result::Result<
-            tonic::Response<BoxStream<super::FileChunk>>,
-            tonic::Status,
-        > {
-            Err(tonic::Status::unimplemented("Not yet implemented"))
-        }
+        ) -> std::result::Result<tonic::Response<Self::ReadFileStream>, tonic::Status>;
         /// Writes a file in pieces; the first message says which and how.
         async fn write_file(
             &self,
             request: tonic::Request<tonic::Streaming<super::WriteFileRequest>>,
-        ) -> std::result::Result<tonic::Response<super::FileInfo>, tonic::Status> {
-            Err(tonic::Status::unimplemented("Not yet implemented"))
-        }
+        ) -> std::result::Result<tonic::Response<super::FileInfo>, tonic::Status>;
         async fn make_directory(
             &self,
             request: tonic::Request<super::MakeDirectoryRequest>,
-        ) -> std::result::Result<tonic::Response<super::FileInfo>, tonic::Status> {
-            Err(tonic::Status::unimplemented("Not yet implemented"))
-        }
+        ) -> std::result::Result<tonic::Response<super::FileInfo>, tonic::Status>;
         async fn move_file(
             &self,
             request: tonic::Request<super::MoveFileRequest>,
-        ) -> std::result::Result<tonic::Response<super::FileInfo>, tonic::Status> {
-            Err(tonic::Status::unimplemented("Not yet implemented"))
-        }
+        ) -> std::result::Result<tonic::Response<super::FileInfo>, tonic::Status>;
         async fn copy_file(
             &self,
             request: tonic::Request<super::CopyFileRequest>,
         ) -> std::result::Result<
             tonic::Response<super::CopyFileResponse>,
             tonic::Status,
-        > {
-            Err(tonic::Status::unimplemented("Not yet implemented"))
-        }
+        >;
         async fn remove_file(
             &self,
             request: tonic::Request<super::RemoveFileRequest>,
         ) -> std::result::Result<
             tonic::Response<super::RemoveFileResponse>,
             tonic::Status,
-        > {
-            Err(tonic::Status::unimplemented("Not yet implemented"))
-        }
+        >;
         async fn change_mode(
             &self,
             request: tonic::Request<super::ChangeModeRequest>,
-        ) -> std::result::Result<tonic::Response<super::FileInfo>, tonic::Status> {
-            Err(tonic::Status::unimplemented("Not yet implemented"))
-        }
+        ) -> std::result::Result<tonic::Response<super::FileInfo>, tonic::Status>;
+        /// Server streaming response type for the WatchFiles method.
+        type WatchFilesStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::FileEvent, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
         /// Changes below a path, as they happen.
         async fn watch_files(
             &self,
             request: tonic::Request<super::WatchFilesRequest>,
-        ) -> std::result::Result<
-            tonic::Response<BoxStream<super::FileEvent>>,
-            tonic::Status,
-        > {
-            Err(tonic::Status::unimplemented("Not yet implemented"))
-        }
+        ) -> std::result::Result<tonic::Response<Self::WatchFilesStream>, tonic::Status>;
+        /// Server streaming response type for the SearchFiles method.
+        type SearchFilesStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::SearchHit, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
         /// Files by name and content.
         async fn search_files(
             &self,
             request: tonic::Request<super::SearchFilesRequest>,
         ) -> std::result::Result<
-            tonic::Response<BoxStream<super::SearchHit>>,
+            tonic::Response<Self::SearchFilesStream>,
             tonic::Status,
-        > {
-            Err(tonic::Status::unimplemented("Not yet implemented"))
-        }
+        >;
+        /// Server streaming response type for the ReadArchive method.
+        type ReadArchiveStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::FileChunk, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
         /// A tree as one archive, in pieces.
         async fn read_archive(
             &self,
             request: tonic::Request<super::ReadArchiveRequest>,
         ) -> std::result::Result<
-            tonic::Response<BoxStream<super::FileChunk>>,
+            tonic::Response<Self::ReadArchiveStream>,
             tonic::Status,
-        > {
-            Err(tonic::Status::unimplemented("Not yet implemented"))
-        }
+        >;
         /// Unpacks an archive; the first message says where.
         async fn write_archive(
             &self,
@@ -1185,9 +1179,7 @@ pub mod files_server {
         ) -> std::result::Result<
             tonic::Response<super::WriteArchiveResponse>,
             tonic::Status,
-        > {
-            Err(tonic::Status::unimplemented("Not yet implemented"))
-        }
+        >;
     }
     /// Reading, writing and looking at files. Relative paths start at the sandbox's working directory.
     #[derive(Debug)]
@@ -1360,7 +1352,7 @@ pub mod files_server {
                     > tonic::server::ServerStreamingService<super::ReadFileRequest>
                     for ReadFileSvc<T> {
                         type Response = super::FileChunk;
-                        type ResponseStream = BoxStream<super::FileChunk>;
+                        type ResponseStream = T::ReadFileStream;
                         type Future = BoxFuture<
                             tonic::Response<Self::ResponseStream>,
                             tonic::Status,
@@ -1670,7 +1662,7 @@ pub mod files_server {
                     > tonic::server::ServerStreamingService<super::WatchFilesRequest>
                     for WatchFilesSvc<T> {
                         type Response = super::FileEvent;
-                        type ResponseStream = BoxStream<super::FileEvent>;
+                        type ResponseStream = T::WatchFilesStream;
                         type Future = BoxFuture<
                             tonic::Response<Self::ResponseStream>,
                             tonic::Status,
@@ -1716,7 +1708,7 @@ pub mod files_server {
                     > tonic::server::ServerStreamingService<super::SearchFilesRequest>
                     for SearchFilesSvc<T> {
                         type Response = super::SearchHit;
-                        type ResponseStream = BoxStream<super::SearchHit>;
+                        type ResponseStream = T::SearchFilesStream;
                         type Future = BoxFuture<
                             tonic::Response<Self::ResponseStream>,
                             tonic::Status,
@@ -1762,7 +1754,7 @@ pub mod files_server {
                     > tonic::server::ServerStreamingService<super::ReadArchiveRequest>
                     for ReadArchiveSvc<T> {
                         type Response = super::FileChunk;
-                        type ResponseStream = BoxStream<super::FileChunk>;
+                        type ResponseStream = T::ReadArchiveStream;
                         type Future = BoxFuture<
                             tonic::Response<Self::ResponseStream>,
                             tonic::Status,
@@ -2045,9 +2037,7 @@ pub mod policies_server {
         ) -> std::result::Result<
             tonic::Response<super::ListProfilesResponse>,
             tonic::Status,
-        > {
-            Err(tonic::Status::unimplemented("Not yet implemented"))
-        }
+        >;
     }
     #[derive(Debug)]
     pub struct PoliciesServer<T> {
@@ -3256,16 +3246,12 @@ pub mod sandboxes_server {
         async fn create_sandbox(
             &self,
             request: tonic::Request<super::CreateSandboxRequest>,
-        ) -> std::result::Result<tonic::Response<super::Sandbox>, tonic::Status> {
-            Err(tonic::Status::unimplemented("Not yet implemented"))
-        }
+        ) -> std::result::Result<tonic::Response<super::Sandbox>, tonic::Status>;
         /// One sandbox, by name or id; by id also one that has ended.
         async fn get_sandbox(
             &self,
             request: tonic::Request<super::GetSandboxRequest>,
-        ) -> std::result::Result<tonic::Response<super::Sandbox>, tonic::Status> {
-            Err(tonic::Status::unimplemented("Not yet implemented"))
-        }
+        ) -> std::result::Result<tonic::Response<super::Sandbox>, tonic::Status>;
         /// Sandboxes in the order of their creation, page by page.
         async fn list_sandboxes(
             &self,
@@ -3273,9 +3259,7 @@ pub mod sandboxes_server {
         ) -> std::result::Result<
             tonic::Response<super::ListSandboxesResponse>,
             tonic::Status,
-        > {
-            Err(tonic::Status::unimplemented("Not yet implemented"))
-        }
+        >;
         /// Destroys a sandbox from any state. Destroying it again by its id is fine.
         async fn destroy_sandbox(
             &self,
@@ -3283,47 +3267,41 @@ pub mod sandboxes_server {
         ) -> std::result::Result<
             tonic::Response<super::DestroySandboxResponse>,
             tonic::Status,
-        > {
-            Err(tonic::Status::unimplemented("Not yet implemented"))
-        }
+        >;
         /// Starts the clocks of a sandbox's lease anew.
         async fn extend_sandbox(
             &self,
             request: tonic::Request<super::ExtendSandboxRequest>,
-        ) -> std::result::Result<tonic::Response<super::Sandbox>, tonic::Status> {
-            Err(tonic::Status::unimplemented("Not yet implemented"))
-        }
+        ) -> std::result::Result<tonic::Response<super::Sandbox>, tonic::Status>;
         /// Freezes every process of a sandbox.
         async fn pause_sandbox(
             &self,
             request: tonic::Request<super::PauseSandboxRequest>,
-        ) -> std::result::Result<tonic::Response<super::Sandbox>, tonic::Status> {
-            Err(tonic::Status::unimplemented("Not yet implemented"))
-        }
+        ) -> std::result::Result<tonic::Response<super::Sandbox>, tonic::Status>;
         /// Lets a paused sandbox go on.
         async fn resume_sandbox(
             &self,
             request: tonic::Request<super::ResumeSandboxRequest>,
-        ) -> std::result::Result<tonic::Response<super::Sandbox>, tonic::Status> {
-            Err(tonic::Status::unimplemented("Not yet implemented"))
-        }
+        ) -> std::result::Result<tonic::Response<super::Sandbox>, tonic::Status>;
         /// What a request would give, with every rule and its mechanism. Nothing is made.
         async fn explain_sandbox(
             &self,
             request: tonic::Request<super::ExplainSandboxRequest>,
-        ) -> std::result::Result<tonic::Response<super::Explanation>, tonic::Status> {
-            Err(tonic::Status::unimplemented("Not yet implemented"))
-        }
+        ) -> std::result::Result<tonic::Response<super::Explanation>, tonic::Status>;
+        /// Server streaming response type for the WatchEvents method.
+        type WatchEventsStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::Event, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
         /// What happens to sandboxes and processes, as it happens, from any event that is still kept.
         async fn watch_events(
             &self,
             request: tonic::Request<super::WatchEventsRequest>,
         ) -> std::result::Result<
-            tonic::Response<BoxStream<super::Event>>,
+            tonic::Response<Self::WatchEventsStream>,
             tonic::Status,
-        > {
-            Err(tonic::Status::unimplemented("Not yet implemented"))
-        }
+        >;
         /// What a sandbox changed in its workspace layer.
         async fn diff_layer(
             &self,
@@ -3331,9 +3309,7 @@ pub mod sandboxes_server {
         ) -> std::result::Result<
             tonic::Response<super::DiffLayerResponse>,
             tonic::Status,
-        > {
-            Err(tonic::Status::unimplemented("Not yet implemented"))
-        }
+        >;
         /// Writes the changes of the workspace layer to the host's directory and empties the layer.
         async fn apply_layer(
             &self,
@@ -3341,9 +3317,7 @@ pub mod sandboxes_server {
         ) -> std::result::Result<
             tonic::Response<super::ApplyLayerResponse>,
             tonic::Status,
-        > {
-            Err(tonic::Status::unimplemented("Not yet implemented"))
-        }
+        >;
         /// Empties the workspace layer.
         async fn discard_layer(
             &self,
@@ -3351,9 +3325,7 @@ pub mod sandboxes_server {
         ) -> std::result::Result<
             tonic::Response<super::DiscardLayerResponse>,
             tonic::Status,
-        > {
-            Err(tonic::Status::unimplemented("Not yet implemented"))
-        }
+        >;
     }
     /// Creating, finding, keeping and ending sandboxes.
     #[derive(Debug)]
@@ -3800,7 +3772,7 @@ pub mod sandboxes_server {
                     > tonic::server::ServerStreamingService<super::WatchEventsRequest>
                     for WatchEventsSvc<T> {
                         type Response = super::Event;
-                        type ResponseStream = BoxStream<super::Event>;
+                        type ResponseStream = T::WatchEventsStream;
                         type Future = BoxFuture<
                             tonic::Response<Self::ResponseStream>,
                             tonic::Status,
@@ -5160,46 +5132,42 @@ pub mod processes_server {
     /// Generated trait containing gRPC methods that should be implemented for use with ProcessesServer.
     #[async_trait]
     pub trait Processes: std::marker::Send + std::marker::Sync + 'static {
+        /// Server streaming response type for the Run method.
+        type RunStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::RunResponse, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
         /// A command in a session, from making the sandbox to the files it left: what `belljar run` does.
         async fn run(
             &self,
             request: tonic::Request<super::RunRequest>,
-        ) -> std::result::Result<
-            tonic::Response<BoxStream<super::RunResponse>>,
-            tonic::Status,
-        > {
-            Err(tonic::Status::unimplemented("Not yet implemented"))
-        }
+        ) -> std::result::Result<tonic::Response<Self::RunStream>, tonic::Status>;
         /// Runs a command to its end and returns its output, bounded; all of it is in the log.
         async fn exec(
             &self,
             request: tonic::Request<super::ExecRequest>,
-        ) -> std::result::Result<tonic::Response<super::ExecResponse>, tonic::Status> {
-            Err(tonic::Status::unimplemented("Not yet implemented"))
-        }
+        ) -> std::result::Result<tonic::Response<super::ExecResponse>, tonic::Status>;
+        /// Server streaming response type for the ExecStream method.
+        type ExecStreamStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::ProcessOutput, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
         /// Runs a command and returns its output as it comes.
         async fn exec_stream(
             &self,
             request: tonic::Request<super::ExecStreamRequest>,
-        ) -> std::result::Result<
-            tonic::Response<BoxStream<super::ProcessOutput>>,
-            tonic::Status,
-        > {
-            Err(tonic::Status::unimplemented("Not yet implemented"))
-        }
+        ) -> std::result::Result<tonic::Response<Self::ExecStreamStream>, tonic::Status>;
         /// Starts a command and returns at once.
         async fn start_process(
             &self,
             request: tonic::Request<super::StartProcessRequest>,
-        ) -> std::result::Result<tonic::Response<super::Process>, tonic::Status> {
-            Err(tonic::Status::unimplemented("Not yet implemented"))
-        }
+        ) -> std::result::Result<tonic::Response<super::Process>, tonic::Status>;
         async fn get_process(
             &self,
             request: tonic::Request<super::GetProcessRequest>,
-        ) -> std::result::Result<tonic::Response<super::Process>, tonic::Status> {
-            Err(tonic::Status::unimplemented("Not yet implemented"))
-        }
+        ) -> std::result::Result<tonic::Response<super::Process>, tonic::Status>;
         /// Newest first, page by page.
         async fn list_processes(
             &self,
@@ -5207,42 +5175,35 @@ pub mod processes_server {
         ) -> std::result::Result<
             tonic::Response<super::ListProcessesResponse>,
             tonic::Status,
-        > {
-            Err(tonic::Status::unimplemented("Not yet implemented"))
-        }
+        >;
+        /// Server streaming response type for the FollowLog method.
+        type FollowLogStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::ProcessOutput, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
         /// Replays a process's log from any kept offset and, if asked to, follows it to the process's end.
         async fn follow_log(
             &self,
             request: tonic::Request<super::FollowLogRequest>,
-        ) -> std::result::Result<
-            tonic::Response<BoxStream<super::ProcessOutput>>,
-            tonic::Status,
-        > {
-            Err(tonic::Status::unimplemented("Not yet implemented"))
-        }
+        ) -> std::result::Result<tonic::Response<Self::FollowLogStream>, tonic::Status>;
         /// Waits for the end of a process, up to a time; returns the process as it is by then.
         async fn wait_process(
             &self,
             request: tonic::Request<super::WaitProcessRequest>,
-        ) -> std::result::Result<tonic::Response<super::Process>, tonic::Status> {
-            Err(tonic::Status::unimplemented("Not yet implemented"))
-        }
+        ) -> std::result::Result<tonic::Response<super::Process>, tonic::Status>;
         /// TERM to the process group, and KILL to the tree after the grace time.
         async fn cancel_process(
             &self,
             request: tonic::Request<super::CancelProcessRequest>,
-        ) -> std::result::Result<tonic::Response<super::Process>, tonic::Status> {
-            Err(tonic::Status::unimplemented("Not yet implemented"))
-        }
+        ) -> std::result::Result<tonic::Response<super::Process>, tonic::Status>;
         async fn signal_process(
             &self,
             request: tonic::Request<super::SignalProcessRequest>,
         ) -> std::result::Result<
             tonic::Response<super::SignalProcessResponse>,
             tonic::Status,
-        > {
-            Err(tonic::Status::unimplemented("Not yet implemented"))
-        }
+        >;
         /// Writes to standard input, waiting while the process does not read. The first message names the process.
         async fn write_input(
             &self,
@@ -5250,18 +5211,14 @@ pub mod processes_server {
         ) -> std::result::Result<
             tonic::Response<super::WriteInputResponse>,
             tonic::Status,
-        > {
-            Err(tonic::Status::unimplemented("Not yet implemented"))
-        }
+        >;
         async fn resize_terminal(
             &self,
             request: tonic::Request<super::ResizeTerminalRequest>,
         ) -> std::result::Result<
             tonic::Response<super::ResizeTerminalResponse>,
             tonic::Status,
-        > {
-            Err(tonic::Status::unimplemented("Not yet implemented"))
-        }
+        >;
     }
     /// Starting, following and ending commands. A client that disconnects kills nothing.
     #[derive(Debug)]
@@ -5348,7 +5305,7 @@ pub mod processes_server {
                     > tonic::server::ServerStreamingService<super::RunRequest>
                     for RunSvc<T> {
                         type Response = super::RunResponse;
-                        type ResponseStream = BoxStream<super::RunResponse>;
+                        type ResponseStream = T::RunStream;
                         type Future = BoxFuture<
                             tonic::Response<Self::ResponseStream>,
                             tonic::Status,
@@ -5437,7 +5394,7 @@ pub mod processes_server {
                     > tonic::server::ServerStreamingService<super::ExecStreamRequest>
                     for ExecStreamSvc<T> {
                         type Response = super::ProcessOutput;
-                        type ResponseStream = BoxStream<super::ProcessOutput>;
+                        type ResponseStream = T::ExecStreamStream;
                         type Future = BoxFuture<
                             tonic::Response<Self::ResponseStream>,
                             tonic::Status,
@@ -5618,7 +5575,7 @@ pub mod processes_server {
                     > tonic::server::ServerStreamingService<super::FollowLogRequest>
                     for FollowLogSvc<T> {
                         type Response = super::ProcessOutput;
-                        type ResponseStream = BoxStream<super::ProcessOutput>;
+                        type ResponseStream = T::FollowLogStream;
                         type Future = BoxFuture<
                             tonic::Response<Self::ResponseStream>,
                             tonic::Status,
@@ -7020,9 +6977,7 @@ pub mod system_server {
         async fn get_server(
             &self,
             request: tonic::Request<super::GetServerRequest>,
-        ) -> std::result::Result<tonic::Response<super::Server>, tonic::Status> {
-            Err(tonic::Status::unimplemented("Not yet implemented"))
-        }
+        ) -> std::result::Result<tonic::Response<super::Server>, tonic::Status>;
         /// Drains and stops the server. Sandboxes stay.
         async fn stop_server(
             &self,
@@ -7030,16 +6985,12 @@ pub mod system_server {
         ) -> std::result::Result<
             tonic::Response<super::StopServerResponse>,
             tonic::Status,
-        > {
-            Err(tonic::Status::unimplemented("Not yet implemented"))
-        }
+        >;
         /// Who the caller is to the server.
         async fn get_caller(
             &self,
             request: tonic::Request<super::GetCallerRequest>,
-        ) -> std::result::Result<tonic::Response<super::Caller>, tonic::Status> {
-            Err(tonic::Status::unimplemented("Not yet implemented"))
-        }
+        ) -> std::result::Result<tonic::Response<super::Caller>, tonic::Status>;
         /// Tries every backend by running a tiny sandbox on it.
         async fn probe_backends(
             &self,
@@ -7047,9 +6998,7 @@ pub mod system_server {
         ) -> std::result::Result<
             tonic::Response<super::ProbeBackendsResponse>,
             tonic::Status,
-        > {
-            Err(tonic::Status::unimplemented("Not yet implemented"))
-        }
+        >;
         /// Looks for what no sandbox owns any more.
         async fn find_leaks(
             &self,
@@ -7057,9 +7006,7 @@ pub mod system_server {
         ) -> std::result::Result<
             tonic::Response<super::FindLeaksResponse>,
             tonic::Status,
-        > {
-            Err(tonic::Status::unimplemented("Not yet implemented"))
-        }
+        >;
         /// Makes a key. Its secret is in this answer and nowhere else.
         async fn create_key(
             &self,
@@ -7067,60 +7014,44 @@ pub mod system_server {
         ) -> std::result::Result<
             tonic::Response<super::CreateKeyResponse>,
             tonic::Status,
-        > {
-            Err(tonic::Status::unimplemented("Not yet implemented"))
-        }
+        >;
         async fn list_keys(
             &self,
             request: tonic::Request<super::ListKeysRequest>,
         ) -> std::result::Result<
             tonic::Response<super::ListKeysResponse>,
             tonic::Status,
-        > {
-            Err(tonic::Status::unimplemented("Not yet implemented"))
-        }
+        >;
         async fn revoke_key(
             &self,
             request: tonic::Request<super::RevokeKeyRequest>,
-        ) -> std::result::Result<tonic::Response<super::Key>, tonic::Status> {
-            Err(tonic::Status::unimplemented("Not yet implemented"))
-        }
+        ) -> std::result::Result<tonic::Response<super::Key>, tonic::Status>;
         async fn create_tenant(
             &self,
             request: tonic::Request<super::CreateTenantRequest>,
-        ) -> std::result::Result<tonic::Response<super::Tenant>, tonic::Status> {
-            Err(tonic::Status::unimplemented("Not yet implemented"))
-        }
+        ) -> std::result::Result<tonic::Response<super::Tenant>, tonic::Status>;
         async fn get_tenant(
             &self,
             request: tonic::Request<super::GetTenantRequest>,
-        ) -> std::result::Result<tonic::Response<super::Tenant>, tonic::Status> {
-            Err(tonic::Status::unimplemented("Not yet implemented"))
-        }
+        ) -> std::result::Result<tonic::Response<super::Tenant>, tonic::Status>;
         async fn list_tenants(
             &self,
             request: tonic::Request<super::ListTenantsRequest>,
         ) -> std::result::Result<
             tonic::Response<super::ListTenantsResponse>,
             tonic::Status,
-        > {
-            Err(tonic::Status::unimplemented("Not yet implemented"))
-        }
+        >;
         async fn set_quotas(
             &self,
             request: tonic::Request<super::SetQuotasRequest>,
-        ) -> std::result::Result<tonic::Response<super::Tenant>, tonic::Status> {
-            Err(tonic::Status::unimplemented("Not yet implemented"))
-        }
+        ) -> std::result::Result<tonic::Response<super::Tenant>, tonic::Status>;
         async fn remove_tenant(
             &self,
             request: tonic::Request<super::RemoveTenantRequest>,
         ) -> std::result::Result<
             tonic::Response<super::RemoveTenantResponse>,
             tonic::Status,
-        > {
-            Err(tonic::Status::unimplemented("Not yet implemented"))
-        }
+        >;
         /// A signed token that opens exactly one sandbox, for a time.
         async fn issue_token(
             &self,
@@ -7128,43 +7059,36 @@ pub mod system_server {
         ) -> std::result::Result<
             tonic::Response<super::IssueTokenResponse>,
             tonic::Status,
-        > {
-            Err(tonic::Status::unimplemented("Not yet implemented"))
-        }
+        >;
         async fn create_webhook(
             &self,
             request: tonic::Request<super::CreateWebhookRequest>,
-        ) -> std::result::Result<tonic::Response<super::Webhook>, tonic::Status> {
-            Err(tonic::Status::unimplemented("Not yet implemented"))
-        }
+        ) -> std::result::Result<tonic::Response<super::Webhook>, tonic::Status>;
         async fn list_webhooks(
             &self,
             request: tonic::Request<super::ListWebhooksRequest>,
         ) -> std::result::Result<
             tonic::Response<super::ListWebhooksResponse>,
             tonic::Status,
-        > {
-            Err(tonic::Status::unimplemented("Not yet implemented"))
-        }
+        >;
         async fn remove_webhook(
             &self,
             request: tonic::Request<super::RemoveWebhookRequest>,
         ) -> std::result::Result<
             tonic::Response<super::RemoveWebhookResponse>,
             tonic::Status,
-        > {
-            Err(tonic::Status::unimplemented("Not yet implemented"))
-        }
+        >;
+        /// Server streaming response type for the QueryAudit method.
+        type QueryAuditStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::AuditRecord, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
         /// Records of the audit log, oldest first.
         async fn query_audit(
             &self,
             request: tonic::Request<super::QueryAuditRequest>,
-        ) -> std::result::Result<
-            tonic::Response<BoxStream<super::AuditRecord>>,
-            tonic::Status,
-        > {
-            Err(tonic::Status::unimplemented("Not yet implemented"))
-        }
+        ) -> std::result::Result<tonic::Response<Self::QueryAuditStream>, tonic::Status>;
     }
     #[derive(Debug)]
     pub struct SystemServer<T> {
@@ -7995,7 +7919,7 @@ pub mod system_server {
                     > tonic::server::ServerStreamingService<super::QueryAuditRequest>
                     for QueryAuditSvc<T> {
                         type Response = super::AuditRecord;
-                        type ResponseStream = BoxStream<super::AuditRecord>;
+                        type ResponseStream = T::QueryAuditStream;
                         type Future = BoxFuture<
                             tonic::Response<Self::ResponseStream>,
                             tonic::Status,
@@ -8228,9 +8152,7 @@ pub mod templates_server {
         ) -> std::result::Result<
             tonic::Response<super::ListTemplatesResponse>,
             tonic::Status,
-        > {
-            Err(tonic::Status::unimplemented("Not yet implemented"))
-        }
+        >;
     }
     #[derive(Debug)]
     pub struct TemplatesServer<T> {

@@ -91,6 +91,6 @@ pub use scope::Scope;
 pub use secret::Secret;
 pub use session::Session;
 pub use template::TemplateInfo;
-pub use volume::{DEFAULT_VOLUME_TARGET, VolumeRequest};
 pub use tenants::{Counts, Quotas, Tenant, TenantUsage, Tenants};
+pub use volume::{DEFAULT_VOLUME_TARGET, VolumeRequest};
 pub use webhooks::{NewWebhook, Webhook, Webhooks};

@@ -18,7 +18,9 @@ use crate::engine::Inner;
 use crate::mounts::{self, OpenDirectory, Protected};
 use crate::store::{Details, EnforcementRecord, WorkspaceRecord};
 use crate::time::now_ns;
-use crate::{BackendChoice, CreateRequest, DEFAULT_IDLE_TIMEOUT, Error, Result, random, template, volume};
+use crate::{
+    BackendChoice, CreateRequest, DEFAULT_IDLE_TIMEOUT, Error, Result, random, template, volume,
+};
 
 /// Where a sandbox's own files may be written unless the whole root is writable.
 const WRITABLE: [&str; 4] = [WORKSPACE_TARGET, "/tmp", "/output", "/home/user"];

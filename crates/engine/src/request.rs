@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use belljar_backend::{Backend, IsolationClass};
 use crate::VolumeRequest;
+use belljar_backend::{Backend, IsolationClass};
 use belljar_policy::{
     Environment, Family, Limits, MountSpec, NetworkPolicy, Programs, SandboxName, TemplateSpec,
     UserSpec, WorkspaceMode,

@@ -10,6 +10,7 @@ use tower::service_fn;
 
 use crate::api::Api;
 use crate::listen::Serving;
+use crate::own_keys::OwnKeys;
 use crate::peer::Peer;
 use crate::router::router;
 use crate::status::Status;
@@ -22,7 +23,7 @@ const PIPE: usize = 256 << 10;
 pub fn embedded(engine: Engine) -> Channel {
     let status = Arc::new(Status::new(vec!["embedded".to_owned()], false, false));
     let api = Api::new(engine, Arc::clone(&status));
-    let serving = Serving::new(router(&api), status);
+    let serving = Serving::new(router(&api, OwnKeys::default()), status);
     // Never connected to: the connector below ignores it.
     let endpoint = Endpoint::from_static("http://embedded.invalid");
     // Connections end when it is dropped, so it lives as long as the channel.

@@ -139,7 +139,8 @@ mod tests {
 
     #[test]
     fn what_is_no_key_is_refused_without_being_shown() {
-        for text in ["short", "0123456789abcdef acme more", "0123456789abcdef UPPER", "", "# only"] {
+        for text in ["short", "0123456789abcdef acme more", "0123456789abcdef UPPER", "", "# only"]
+        {
             let problem = OwnKeys::default().add(text, "the file").unwrap_err();
             assert_eq!(problem.code, Code::InvalidConfiguration, "{text}");
             assert!(!format!("{problem:?}").contains("0123456789abcdef"), "{problem:?}");

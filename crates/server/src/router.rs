@@ -7,11 +7,12 @@ use tonic_web::GrpcWebLayer;
 
 use crate::api::Api;
 use crate::authenticate::{Gate, authenticate};
+use crate::own_keys::OwnKeys;
 use crate::problem::Problem;
 use crate::{grpc, measure, rest};
 
-pub(crate) fn router(api: &Api) -> Router {
-    let gate = Gate::new(api);
+pub(crate) fn router(api: &Api, own_keys: OwnKeys) -> Router {
+    let gate = Gate::new(api, own_keys);
     let grpc = grpc::routes(api).prepare().into_axum_router().layer(GrpcWebLayer::new());
     Router::new()
         .route("/healthz", get(|| async { "ok\n" }))

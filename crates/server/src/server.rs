@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::net::SocketAddr;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +15,7 @@ use tokio::net::{TcpListener, UnixListener};
 
 use crate::api::Api;
 use crate::listen::Serving;
+use crate::own_keys::OwnKeys;
 use crate::problem::{Problem, Result};
 use crate::router::router;
 use crate::status::Status;
@@ -31,12 +32,14 @@ const LOOK_AROUND: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub struct Options {
     pub listen: Vec<SocketAddr>,
-    /// `None`: [`socket_path`] of the state directory.
+    /// A socket beside [`socket_path`] of the state directory, by which clients on this machine find the server.
     pub socket: Option<PathBuf>,
     pub tls: Option<Tls>,
     /// Ends by itself after [`Options::idle`] without requests and without sandboxes.
     pub automatic: bool,
     pub idle: Duration,
+    /// Keys that the operator brought along.
+    pub own_keys: OwnKeys,
 }
 
 impl Default for Options {
@@ -47,6 +50,7 @@ impl Default for Options {
             tls: None,
             automatic: false,
             idle: Duration::from_secs(60),
+            own_keys: OwnKeys::default(),
         }
     }
 }
@@ -72,7 +76,11 @@ impl Claim {
         let failed = |error: &dyn std::error::Error| {
             Problem::new(Code::StateFailed, format!("lock `{}`", path.display())).caused_by(error)
         };
-        std::fs::create_dir_all(state_dir).map_err(|error| failed(&error))?;
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(state_dir)
+            .map_err(|error| failed(&error))?;
         let lock = OpenOptions::new()
             .create(true)
             .truncate(false)
@@ -104,28 +112,32 @@ pub async fn serve(
     options: Options,
     ready: impl FnOnce(&Status),
 ) -> Result<()> {
-    let socket = options.socket.clone().unwrap_or_else(|| socket_path(&claim.state_dir));
+    raise_descriptor_limit();
+    let mut sockets = vec![socket_path(&claim.state_dir)];
+    sockets.extend(options.socket.clone().filter(|socket| *socket != sockets[0]));
     refuse_open_doors(&engine, &options).await?;
     let mut listeners = Vec::new();
     for address in &options.listen {
         listeners.push(bind(*address).await?);
     }
-    let unix = bind_socket(&socket)?;
+    let unix = sockets.iter().map(|path| bind_socket(path)).collect::<Result<Vec<_>>>()?;
     measure::begin();
     let status = Arc::new(Status::new(
-        addresses(&listeners, &socket, options.tls.is_some()),
+        addresses(&listeners, &sockets, options.tls.is_some()),
         options.automatic,
         options.tls.is_some(),
     ));
     let api = Api::new(engine.clone(), Arc::clone(&status));
-    let serving = Serving::new(router(&api), Arc::clone(&status));
+    let serving = Serving::new(router(&api, options.own_keys.clone()), Arc::clone(&status));
     let graceful = Arc::new(GracefulShutdown::new());
     let acceptor = options.tls.as_ref().map(Tls::acceptor).transpose()?;
     let mut tasks = tokio::task::JoinSet::new();
     for listener in listeners {
         tasks.spawn(serving.clone().tcp(listener, acceptor.clone(), Arc::clone(&graceful)));
     }
-    tasks.spawn(serving.clone().unix(unix, Arc::clone(&graceful)));
+    for listener in unix {
+        tasks.spawn(serving.clone().unix(listener, Arc::clone(&graceful)));
+    }
     drop(serving);
     tasks.spawn(measure::upkeep());
     tasks.spawn(webhook::deliver(engine.clone()));
@@ -137,7 +149,9 @@ pub async fn serve(
         () = unneeded(&engine, &status, options.idle), if options.automatic => status.stop(),
     }
     // No new connections from here on; a client that comes now finds no socket and starts another server.
-    let _ = std::fs::remove_file(&socket);
+    for socket in &sockets {
+        let _ = std::fs::remove_file(socket);
+    }
     tasks.shutdown().await;
     let graceful = Arc::into_inner(graceful);
     if let Some(graceful) = graceful
@@ -153,7 +167,7 @@ pub async fn serve(
 async fn refuse_open_doors(engine: &Engine, options: &Options) -> Result<()> {
     let outside = options.listen.iter().find(|address| !address.ip().is_loopback());
     let Some(address) = outside else { return Ok(()) };
-    if engine.keys().any().await? {
+    if !options.own_keys.is_empty() || engine.keys().any().await? {
         return Ok(());
     }
     Err(Problem::new(
@@ -189,11 +203,21 @@ fn bind_socket(path: &Path) -> Result<UnixListener> {
     Ok(listener)
 }
 
-fn addresses(listeners: &[TcpListener], socket: &Path, tls: bool) -> Vec<String> {
+/// Each connection is a descriptor, and the usual limit is for programs that have a handful.
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        tracing::debug!(%error, "the limit of descriptors stays");
+    }
+}
+
+fn addresses(listeners: &[TcpListener], sockets: &[PathBuf], tls: bool) -> Vec<String> {
     let scheme = if tls { "https" } else { "http" };
     let tcp = listeners.iter().filter_map(|listener| listener.local_addr().ok());
     tcp.map(|address| format!("{scheme}://{address}"))
-        .chain([format!("unix:{}", socket.display())])
+        .chain(sockets.iter().map(|socket| format!("unix:{}", socket.display())))
         .collect()
 }
 

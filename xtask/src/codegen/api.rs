@@ -55,9 +55,7 @@ fn generate(descriptors: FileDescriptorSet) -> Result<String> {
             describe(&mut config, message);
         }
     }
-    config.service_generator(
-        tonic_prost_build::configure().generate_default_stubs(true).service_generator(),
-    );
+    config.service_generator(tonic_prost_build::configure().service_generator());
     // Well-known types come along so that they can be referred to; their code is in `prost-types`.
     let requests = descriptors
         .file

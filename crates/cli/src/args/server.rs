@@ -16,7 +16,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "ADDR")]
     pub(crate) listen: Vec<String>,
 
-    /// Unix socket to listen on [default: server.sock in the state directory]
+    /// Unix socket to listen on beside server.sock in the state directory
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
 
@@ -28,7 +28,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub(crate) tls_key: Option<PathBuf>,
 
-    /// A file with administrators' keys of your own choice, one in each line [env: BELLJAR_SERVE_API_KEY]
+    /// A file with keys of your own choice, one in each line [env: BELLJAR_SERVE_API_KEY]
+    ///
+    /// A key is an administrator's, or with a tenant's name behind it that tenant's. They hold as long as this server
+    /// runs.
     #[arg(long, value_name = "FILE")]
     pub(crate) api_key_file: Vec<PathBuf>,
 

@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use belljar_api::v1;
 use belljar_backend::IsolationClass;
 use belljar_codes::Code;
-use belljar_engine::{BackendChoice, CreateRequest, DEFAULT_VOLUME_TARGET, Lease, VolumeRequest, WorkspaceRequest};
+use belljar_engine::{
+    BackendChoice, CreateRequest, DEFAULT_VOLUME_TARGET, Lease, VolumeRequest, WorkspaceRequest,
+};
 use belljar_policy::limits::{parse_cpus, parse_disk, parse_memory, parse_pids};
 use belljar_policy::template::{CommandText, detect};
 use belljar_policy::{

@@ -40,6 +40,7 @@ macro_rules! service {
     ) => {
         #[tonic::async_trait]
         impl $service for Services {
+            $(type $stream = Outgoing<v1::$many_answer>;)*
             $(
                 async fn $one(
                     &self,

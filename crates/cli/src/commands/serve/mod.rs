@@ -1,6 +1,5 @@
 //! `belljar serve`: the server of a state directory.
 
-mod keys;
 mod log;
 mod wait;
 
@@ -10,12 +9,12 @@ use std::path::Path;
 use belljar_api::v1;
 use belljar_codes::Code;
 use belljar_engine::Engine;
-use belljar_server::{Claim, Options, Status, Telemetry, Tls, serve as serve_engine};
+use belljar_server::{Claim, Options, OwnKeys, Status, Telemetry, Tls, serve as serve_engine};
 
 use super::Done;
 use crate::args::ServeArgs;
 use crate::context::Context;
-use crate::env_vars::OTLP_ENDPOINT;
+use crate::env_vars::{self, OTLP_ENDPOINT};
 use crate::failure::Failure;
 use crate::output::{json_line, note, print, print_json_line, say};
 
@@ -28,13 +27,11 @@ pub(crate) async fn serve(context: &Context, args: ServeArgs) -> Result<Done, Fa
     let log_dir = args.automatic.then_some(state_dir.as_path());
     log::start(&context.settings, log_dir, telemetry.as_ref())?;
     let options = options(&args)?;
-    let keys = keys::read(&args.api_key_file)?;
     let claim = claim(&state_dir, args.automatic).await?;
     let mut engine_options = context.engine_options()?;
     engine_options.attend = true;
     let engine = Engine::open(engine_options).await?;
-    keys::add(&engine, keys).await?;
-    let has_keys = engine.keys().any().await?;
+    let has_keys = !options.own_keys.is_empty() || engine.keys().any().await?;
     let ready = |status: &Status| announce(context, &args, &state_dir, status, has_keys);
     let served = serve_engine(claim, engine, options, ready).await;
     if let Some(telemetry) = telemetry {
@@ -84,8 +81,21 @@ fn options(args: &ServeArgs) -> Result<Options, Failure> {
         socket: args.socket.clone(),
         tls,
         automatic: args.automatic,
+        own_keys: own_keys(args)?,
         ..Options::default()
     })
+}
+
+/// Keys that the operator chose: from files, and from the environment.
+fn own_keys(args: &ServeArgs) -> Result<OwnKeys, Failure> {
+    let mut keys = OwnKeys::default();
+    for path in &args.api_key_file {
+        keys.add_file(path)?;
+    }
+    if let Ok(text) = std::env::var(env_vars::SERVE_API_KEY) {
+        keys.add(&text, env_vars::SERVE_API_KEY)?;
+    }
+    Ok(keys)
 }
 
 fn address(text: &str) -> Result<Vec<SocketAddr>, Failure> {
