@@ -234,16 +234,17 @@ async fn terminated() {
     }
 }
 
-/// Returns once there has been no request, and no sandbox, for the given time.
+/// Returns once there has been no request, no connection and no sandbox for the given time.
 async fn unneeded(engine: &Engine, status: &Status, idle: Duration) {
     let mut quiet_since = tokio::time::Instant::now();
+    let mut begun = status.requests_begun();
     loop {
         tokio::time::sleep(LOOK_AROUND.min(idle)).await;
-        let needed = status.requests() > 0
-            || engine
-                .counts()
-                .await
-                .map_or(true, |counts| counts.sandboxes.values().any(|n| *n > 0));
+        let before = std::mem::replace(&mut begun, status.requests_begun());
+        let counts = engine.counts().await;
+        let needed = before != begun
+            || status.connections() > 0
+            || counts.map_or(true, |counts| counts.sandboxes.values().any(|count| *count > 0));
         if needed {
             quiet_since = tokio::time::Instant::now();
         } else if quiet_since.elapsed() >= idle {

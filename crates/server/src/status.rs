@@ -15,6 +15,8 @@ pub struct Status {
     connections: AtomicU64,
     /// Requests that are under way, streams included.
     requests: AtomicU64,
+    /// All there ever were.
+    begun: AtomicU64,
     stopping: watch::Sender<bool>,
 }
 
@@ -28,6 +30,7 @@ impl Status {
             started_at: SystemTime::now(),
             connections: AtomicU64::new(0),
             requests: AtomicU64::new(0),
+            begun: AtomicU64::new(0),
             stopping: watch::Sender::new(false),
         }
     }
@@ -38,6 +41,11 @@ impl Status {
 
     pub fn requests(&self) -> u64 {
         self.requests.load(Ordering::Relaxed)
+    }
+
+    /// Requests there have been, those that are under way included.
+    pub fn requests_begun(&self) -> u64 {
+        self.begun.load(Ordering::Relaxed)
     }
 
     /// Begins the end: no new requests, those under way are drained.
@@ -61,6 +69,7 @@ impl Status {
     }
 
     pub(crate) fn request(self: &std::sync::Arc<Self>) -> Counted {
+        self.begun.fetch_add(1, Ordering::Relaxed);
         Counted::new(self, |status| &status.requests)
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,7 +33,9 @@ impl Client {
     /// Starts `program launcher 0` with our end of a socket pair as its standard input.
     pub(crate) fn spawn(program: &Path) -> io::Result<Self> {
         let (ours, theirs) = message::pair()?;
-        let process = Command::new(program)
+        // This very program, also after its file was replaced: both ends speak the same version.
+        let process = Command::new("/proc/self/exe")
+            .arg0(program)
             .args(["launcher", "0"])
             .stdin(Stdio::from(theirs))
             .stdout(Stdio::null())

@@ -14,7 +14,7 @@ use belljar_policy::limits::{parse_cpus, parse_disk, parse_memory, parse_pids};
 use belljar_policy::template::{CommandText, detect};
 use belljar_policy::{
     Asked, Environment, Family, Limits, MountSpec, NetworkPolicy, Programs, SandboxName,
-    TemplateSpec, UserSpec, WorkspaceSpec, shown,
+    TemplateSpec, UserSpec, WorkspaceMode, shown,
 };
 
 use super::seconds;
@@ -157,12 +157,24 @@ fn limits(wire: Option<&v1::Limits>) -> Result<Limits> {
 }
 
 fn workspace(wire: &v1::Workspace) -> Result<WorkspaceRequest> {
-    let spec = WorkspaceSpec::parse(OsStr::new(&wire.path), wire.mode.as_deref())?;
-    if !spec.source.is_absolute() {
-        return Err(Problem::invalid("the workspace's path is relative")
+    let path = PathBuf::from(super::required("workspace.path", &wire.path)?);
+    if !path.is_absolute() || wire.path.contains('\0') {
+        return Err(Problem::invalid("the workspace's path is not an absolute path")
             .with_remedy("give the absolute path of a directory of the server's host"));
     }
-    Ok(WorkspaceRequest { path: spec.source, mode: spec.mode })
+    let mode = match wire.mode.as_deref() {
+        None | Some("overlay") => WorkspaceMode::Overlay,
+        Some("bind") => WorkspaceMode::Bind,
+        Some("bind-ro") => WorkspaceMode::BindReadOnly,
+        Some(other) => {
+            return Err(Problem::invalid(format!(
+                "workspace mode `{}` is not known",
+                shown(other)
+            ))
+            .with_remedy("use `overlay`, `bind` or `bind-ro`"));
+        }
+    };
+    Ok(WorkspaceRequest { path, mode })
 }
 
 fn volume(wire: &v1::VolumeMount) -> Result<VolumeRequest> {
