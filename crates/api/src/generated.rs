@@ -14,10 +14,10 @@ pub struct Problem {
     #[prost(string, tag = "2")]
     #[serde(default)]
     pub message: ::prost::alloc::string::String,
-    /// Outermost first.
-    #[prost(string, repeated, tag = "3")]
+    /// Why, outermost first; empty where the message says it all.
+    #[prost(string, tag = "3")]
     #[serde(default)]
-    pub causes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    pub cause: ::prost::alloc::string::String,
     /// What to do about it.
     #[prost(string, tag = "4")]
     #[serde(default)]

@@ -57,7 +57,7 @@ impl From<Status> for Failure {
         Self {
             code: code.unwrap_or(Code::Internal),
             message,
-            causes: problem.causes,
+            causes: Some(problem.cause).filter(|cause| !cause.is_empty()).into_iter().collect(),
             remedy: Some(problem.remedy).filter(|remedy| !remedy.is_empty()),
         }
     }
@@ -110,7 +110,7 @@ mod tests {
         let problem = Problem {
             code: code.to_owned(),
             message: "there is no sandbox `x`".to_owned(),
-            causes: vec!["why".to_owned()],
+            cause: "why".to_owned(),
             ..Problem::default()
         };
         problem::to_status(tonic::Code::NotFound, &problem)

@@ -54,7 +54,7 @@ impl Problem {
         v1::Problem {
             code: self.code.as_str().to_owned(),
             message: self.message.clone(),
-            causes: self.causes.clone(),
+            cause: self.causes.join(": "),
             remedy: self.remedy.clone().unwrap_or_default(),
             docs: format!("{DOCS}{}", self.code),
             request_id: request_id.to_owned(),

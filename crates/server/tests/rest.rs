@@ -70,8 +70,8 @@ fn everything_that_is_wrong_is_a_problem() {
         let json = "application/json";
         let problem = raw(Method::POST, create, json, "{\n \"nmae\": 1}").await;
         let problem = problem.problem(400, "invalid-argument");
-        let causes = problem["causes"].to_string();
-        assert!(causes.contains("nmae") && causes.contains("line 2"), "{problem}");
+        let cause = problem["cause"].to_string();
+        assert!(cause.contains("nmae") && cause.contains("line 2"), "{problem}");
         let nested = raw(Method::POST, create, json, r#"{"limits": {"pids": "many"}}"#).await;
         let nested = nested.problem(400, "invalid-argument");
         assert!(nested["message"].as_str().unwrap().contains("limits.pids"), "{nested}");

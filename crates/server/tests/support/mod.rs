@@ -106,7 +106,7 @@ impl Answer {
         for field in ["message", "remedy", "docs"] {
             assert!(problem[field].is_string(), "{field}: {problem}");
         }
-        assert!(problem["causes"].is_array(), "{problem}");
+        assert!(problem["cause"].is_string(), "{problem}");
         problem
     }
 }
