@@ -1,11 +1,13 @@
 //! Where a server is.
 
 use std::fmt;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use belljar_codes::Code;
 use hyper_util::rt::TokioIo;
+use rustix::fs::{Mode, OFlags};
 use tokio::net::UnixStream;
 use tonic::transport::{Channel, ClientTlsConfig, Endpoint};
 
@@ -119,6 +121,18 @@ fn endpoint(url: String) -> Result<Endpoint, tonic::transport::Error> {
 
 const USER_AGENT: &str = concat!("belljar/", env!("CARGO_PKG_VERSION"));
 
+/// Connects by way of the directory's descriptor: an address has room for 107 bytes, a path may have more.
+pub(crate) async fn connect_socket(path: &Path) -> std::io::Result<UnixStream> {
+    let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
+        return UnixStream::connect(path).await;
+    };
+    let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory = rustix::fs::open(directory, flags, Mode::empty())?;
+    let near = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd())).join(name);
+    UnixStream::connect(near).await
+}
+
 /// Connects to a socket of this machine; `first` is a connection that exists already.
 pub(crate) async fn connect_unix(
     path: &Path,
@@ -130,7 +144,7 @@ pub(crate) async fn connect_unix(
         async move {
             match first {
                 Some(stream) => Ok(stream),
-                None => UnixStream::connect(path).await,
+                None => connect_socket(&path).await,
             }
             .map(TokioIo::new)
         }

@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use belljar_api::v1::{GetServerRequest, Server, StopServerRequest};
 use belljar_codes::Code;
-use tokio::net::UnixStream;
 
-use crate::address::connect_unix;
+use crate::address::{connect_socket, connect_unix};
 use crate::end::Ending;
 use crate::start::{StartLock, start};
 use crate::{Client, Failure};
@@ -40,7 +39,7 @@ impl Local {
     pub async fn find(&self) -> Result<Option<(Client, Server)>, Failure> {
         let path = self.socket();
         // A plain connection first: only it tells "nobody listens" from other failures.
-        let stream = match UnixStream::connect(&path).await {
+        let stream = match connect_socket(&path).await {
             Ok(stream) => stream,
             Err(error) if is_nobody(error.kind()) => return Ok(None),
             Err(error) => {

@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use std::time::Duration;
 use belljar_codes::Code;
 use belljar_engine::Engine;
 use hyper_util::server::graceful::GracefulShutdown;
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use tokio::net::{TcpListener, UnixListener};
 
 use crate::api::Api;
@@ -196,7 +197,16 @@ fn bind_socket(path: &Path) -> Result<UnixListener> {
     };
     let fresh = path.with_extension("new");
     let _ = std::fs::remove_file(&fresh);
-    let listener = UnixListener::bind(&fresh).map_err(|error| failed(&error))?;
+    // By way of the directory's descriptor: an address has room for 107 bytes, a path may have more.
+    let (Some(directory), Some(name)) = (fresh.parent(), fresh.file_name()) else {
+        return Err(failed(&std::io::Error::from(std::io::ErrorKind::InvalidFilename)));
+    };
+    let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory =
+        rustix::fs::open(directory, flags, Mode::empty()).map_err(|error| failed(&error.into()))?;
+    let near = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd())).join(name);
+    let listener = UnixListener::bind(near).map_err(|error| failed(&error))?;
     std::fs::set_permissions(&fresh, std::fs::Permissions::from_mode(0o600))
         .and_then(|()| std::fs::rename(&fresh, path))
         .map_err(|error| failed(&error))?;
