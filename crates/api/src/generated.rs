@@ -4239,6 +4239,10 @@ pub struct RunRequest {
     #[prost(string, optional, tag = "8")]
     #[serde(default)]
     pub idempotency_key: ::core::option::Option<::prost::alloc::string::String>,
+    /// List the files of `/output` that are new or changed with the end; `collect` does so too.
+    #[prost(bool, tag = "9")]
+    #[serde(default)]
+    pub artifacts: bool,
 }
 /// The sandbox that a run got.
 #[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
@@ -4330,6 +4334,10 @@ pub struct ExecRequest {
     #[prost(string, optional, tag = "3")]
     #[serde(default)]
     pub idempotency_key: ::core::option::Option<::prost::alloc::string::String>,
+    /// List the files of `/output` that are new or changed. Looking takes about as long as a short command.
+    #[prost(bool, tag = "4")]
+    #[serde(default)]
+    pub artifacts: bool,
 }
 /// How a command ended, with what it wrote.
 #[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
@@ -4390,7 +4398,7 @@ pub struct ExecResponse {
     #[prost(string, repeated, tag = "13")]
     #[serde(default)]
     pub stripped_environment: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// Files of `/output` that are new or changed.
+    /// Files of `/output` that are new or changed, where they were asked for.
     #[prost(message, repeated, tag = "14")]
     #[serde(default)]
     pub artifacts: ::prost::alloc::vec::Vec<Artifact>,

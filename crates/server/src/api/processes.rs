@@ -31,7 +31,9 @@ impl Api {
             let (info, completed) = follower.collect(cap).await?;
             let mut response = convert::exec_response(&info, completed);
             response.stripped_environment = process.stripped_environment;
-            response.artifacts = self.artifacts(call, &info.sandbox, since).await;
+            if request.artifacts {
+                response.artifacts = self.artifacts(call, &info.sandbox, since).await;
+            }
             Ok(response)
         };
         self.act(call, action::EXEC, &request.sandbox, work).await

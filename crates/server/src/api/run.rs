@@ -57,8 +57,15 @@ impl Api {
             let follower = engine.follow(&id, Default::default()).await?;
             let started = started(&session, process);
             let (told, ended) = oneshot::channel();
-            let overseer =
-                Overseer { api: self.clone(), call: call.clone(), id, since, read, told };
+            let overseer = Overseer {
+                api: self.clone(),
+                call: call.clone(),
+                id,
+                since,
+                read,
+                artifacts: request.collect || request.artifacts,
+                told,
+            };
             tokio::spawn(overseer.run(engine, session));
             let first = v1::RunResponse { started: Some(started), ..v1::RunResponse::default() };
             let first = stream::iter([Ok(first)]);
@@ -140,6 +147,7 @@ struct Overseer {
     id: ProcessId,
     since: SystemTime,
     read: Vec<PathBuf>,
+    artifacts: bool,
     told: oneshot::Sender<Left>,
 }
 
@@ -167,7 +175,11 @@ impl Overseer {
             let path = path.to_string_lossy().into_owned();
             files.push(v1::FileContent { path, content: content.into() });
         }
-        Ok((files, self.api.artifacts(&self.call, sandbox, self.since).await))
+        let artifacts = match self.artifacts {
+            true => self.api.artifacts(&self.call, sandbox, self.since).await,
+            false => Vec::new(),
+        };
+        Ok((files, artifacts))
     }
 }
 
