@@ -135,6 +135,7 @@ impl Adapter {
             sandbox: self.sandbox.clone(),
             command: Some(command(cmd, timeout)),
             idempotency_key: None,
+            artifacts: false,
         };
         let result = self.client.processes.exec(request).await?.into_inner();
         Ok(Answer::Exec {

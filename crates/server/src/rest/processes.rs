@@ -106,7 +106,8 @@ async fn exec(
         let mut position = Position::default();
         return Ok(events(call, answers, move |output| position.name(output)));
     }
-    let request = v1::ExecRequest { sandbox, command, idempotency_key };
+    let artifacts = request.artifacts;
+    let request = v1::ExecRequest { sandbox, command, idempotency_key, artifacts };
     Ok(answer(api.exec(&call, request).await)?.into_response())
 }
 
