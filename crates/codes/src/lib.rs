@@ -49,6 +49,8 @@ codes! {
     TemplateNotFound => "template-not-found",
     /// A host or allowlist entry is malformed, or the allowlist is empty.
     InvalidNetworkRule => "invalid-network-rule",
+    /// A policy document cannot be read, or says what cannot be; the message names line and column.
+    InvalidPolicy => "invalid-policy",
     /// A directory to mount is missing, unreadable or not a directory.
     MountSourceUnusable => "mount-source-unusable",
     /// A host directory that sandboxes never get to see was asked for as a mount.
@@ -139,6 +141,9 @@ codes! {
     UnsupportedMediaType => "unsupported-media-type",
     /// The client took too long to send its request.
     RequestTimedOut => "request-timed-out",
+
+    /// The policy that the sandbox runs under denies this; the message names the rule.
+    PolicyDenied => "policy-denied",
 
     // --- limits reached ---
     /// The memory limit was reached and the kernel killed a process of the sandbox.

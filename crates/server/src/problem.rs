@@ -143,7 +143,7 @@ fn kind(code: Code) -> Kind {
         | Code::FileFailed
         | Code::EnsureFailed => Kind::NotNow,
         Code::Unauthenticated | Code::TokenInvalid => Kind::Unauthenticated,
-        Code::PermissionDenied | Code::FileDenied => Kind::Denied,
+        Code::PermissionDenied | Code::PolicyDenied | Code::FileDenied => Kind::Denied,
         Code::RateLimited | Code::QuotaExceeded => Kind::TooMany,
         Code::RequestTooLarge => Kind::TooLarge,
         Code::MethodNotAllowed => Kind::WrongMethod,

@@ -1,5 +1,5 @@
-//! Generates what is checked in: wire types of the agent protocol and of the public API, frozen listings of both, and
-//! the page of error codes.
+//! Generates what is checked in: wire types of the agent protocol and of the public API, frozen listings of both,
+//! the schema of policy documents, and the page of error codes.
 //!
 //! The results are checked in, so that building the product needs neither protoc nor this crate.
 
@@ -19,7 +19,9 @@ pub(crate) enum Mode {
 pub(crate) fn run(root: &Path, mode: Mode) -> Result<()> {
     agent::run(root, mode)?;
     api::run(root, mode)?;
-    put(&root.join("docs/reference/errors.md"), &error_page(), mode)
+    let reference = root.join("docs/reference");
+    put(&reference.join("policy.schema.json"), &belljar_policy::document::schema(), mode)?;
+    put(&reference.join("errors.md"), &error_page(), mode)
 }
 
 fn error_page() -> String {
