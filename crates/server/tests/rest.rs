@@ -75,6 +75,7 @@ fn everything_that_is_wrong_is_a_problem() {
         let nested = raw(Method::POST, create, json, r#"{"limits": {"pids": "many"}}"#).await;
         let nested = nested.problem(400, "invalid-argument");
         assert!(nested["message"].as_str().unwrap().contains("limits.pids"), "{nested}");
+        raw(Method::POST, create, json, "[\"name\"]").await.problem(400, "invalid-argument");
         raw(Method::POST, create, json, "{} {}").await.problem(400, "invalid-argument");
         raw(Method::POST, create, "text/plain", "{}").await.problem(415, "unsupported-media-type");
         let large = format!(r#"{{"create": {{"name": "{}"}}}}"#, "x".repeat(2 << 20));
@@ -251,6 +252,15 @@ fn keys_open_their_tenant_and_nothing_else() {
             (&listed["keys"][0]["key_id"], listed.to_string().contains("secret")),
             (id, false)
         );
+        let token = blue.post("/v1/tokens", &json!({"sandbox": "web"})).await.ok();
+        let token = Client { key: token["token"].as_str().map(str::to_owned), ..client.clone() };
+        assert_eq!(token.get("/v1/caller").await.ok()["role"], "sandbox");
+        let hook = json!({"url": "http://127.0.0.1:9/", "secret": "0123456789abcdef"});
+        let hook = blue.post("/v1/webhooks", &hook).await.ok();
+        let path = format!("/v1/webhooks/{}", hook["webhook_id"].as_str().unwrap());
+        admin.bare(Method::DELETE, "/v1/webhooks/nothing").await.problem(404, "webhook-not-found");
+        assert_eq!(blue.get("/v1/webhooks").await.ok()["webhooks"].as_array().unwrap().len(), 1);
+        blue.bare(Method::DELETE, &path).await.ok();
         admin.bare(Method::DELETE, &format!("/v1/keys/{}", id.as_str().unwrap())).await.ok();
         blue.get("/v1/sandboxes").await.problem(401, "unauthenticated");
     });

@@ -45,10 +45,14 @@ const DESCRIPTION: &str = "Sandboxes for untrusted code: create them, run comman
 
 /// What a path is about: the last of its fixed words that is a thing.
 fn tag_of(path: &str) -> &'static str {
-    let things = ["files", "layer", "processes", "sandboxes", "events", "tenants", "keys"];
+    let things =
+        ["files", "layer", "processes", "sandboxes", "events", "tenants", "keys", "webhooks"];
     let mut words = path.split('/').rev();
     if path.ends_with("/exec") || path.ends_with("/run") || path.ends_with("/shell") {
         return "processes";
+    }
+    if path.ends_with("/tokens") || path.ends_with("/audit") {
+        return "keys";
     }
     if path.ends_with("/explain") {
         return "sandboxes";

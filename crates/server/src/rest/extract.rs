@@ -70,6 +70,10 @@ async fn read_json<T: DeserializeOwned>(request: Request, limit: usize) -> Resul
         (None, true) => b"{}",
         (None, false) => return Err(no_json("the body has no content type")),
     };
+    // A list would be taken for the fields in their order.
+    if text.trim_ascii_start().starts_with(b"[") {
+        return Err(Problem::invalid("the body is a list").with_remedy("send an object"));
+    }
     let mut reader = serde_json::Deserializer::from_slice(text);
     let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let place = error.path().to_string();
@@ -138,7 +142,7 @@ impl<T: DeserializeOwned, S: Sync> FromRequestParts<S> for Query<T> {
 #[into_params(parameter_in = Header)]
 pub(super) struct IdempotencyKey {
     /// The same key with the same request gives the same result, for a day.
-    #[param(rename = "idempotency-key", value_type = Option<String>)]
+    #[param(rename = "idempotency-key", min_length = 1, max_length = 255, pattern = "^[!-~]+$")]
     key: Option<String>,
 }
 

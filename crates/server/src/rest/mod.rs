@@ -21,6 +21,7 @@ mod stream;
 mod system;
 mod tenants;
 mod trees;
+mod webhooks;
 
 use std::time::Duration;
 
@@ -52,6 +53,7 @@ pub(crate) fn router(api: &Api) -> Router {
         .merge(system::router())
         .merge(tenants::router())
         .merge(keys::router())
+        .merge(webhooks::router())
         .split_for_parts();
     let document = document::finish(&document);
     let page = page::render(&document);

@@ -95,19 +95,17 @@ async fn exec(
     Path(sandbox): Path<String>,
     key: IdempotencyKey,
     accept: Accept,
-    LargeJson(request): LargeJson<v1::ExecRequest>,
+    LargeJson(mut request): LargeJson<v1::ExecRequest>,
 ) -> Result<Response> {
-    let sandbox = same("sandbox", sandbox, &request.sandbox)?;
-    let idempotency_key = key.or(request.idempotency_key)?;
-    let command = request.command;
+    request.sandbox = same("sandbox", sandbox, &request.sandbox)?;
+    request.idempotency_key = key.or(request.idempotency_key)?;
     if accept.events() {
+        let v1::ExecRequest { sandbox, command, idempotency_key, .. } = request;
         let request = v1::ExecStreamRequest { sandbox, command, idempotency_key };
         let answers = api.exec_stream(&call, request).await?;
         let mut position = Position::default();
         return Ok(events(call, answers, move |output| position.name(output)));
     }
-    let artifacts = request.artifacts;
-    let request = v1::ExecRequest { sandbox, command, idempotency_key, artifacts };
     Ok(answer(api.exec(&call, request).await)?.into_response())
 }
 

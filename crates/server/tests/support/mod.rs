@@ -1,17 +1,14 @@
-//! A server in this process, over the native backend, and a client that hides nothing of HTTP.
+//! A server of the real binary, and a client that hides nothing of HTTP.
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
-use belljar_engine::{Engine, EngineOptions};
-use belljar_native::{Native, Options as NativeOptions};
-use belljar_server::{Claim, Options, serve, socket_path};
-use belljar_testkit::{Installation, Mode, Turn, build};
+use belljar_server::socket_path;
+use belljar_testkit::{Installation, Mode, Turn};
 use bytes::Bytes;
 use futures_util::FutureExt;
 use http::{Method, Request, Response, StatusCode, header};
@@ -29,24 +26,14 @@ pub(crate) fn with_server<F: Future<Output = ()>>(test: impl FnOnce(Client) -> F
     let _turn = Turn::shared();
     let root = rustix::process::geteuid().is_root();
     let installation = Installation::new(if root { Mode::Root } else { Mode::Rootless });
-    let state = installation.state();
+    let mut server = installation.start(["serve", "--listen", "127.0.0.1:0", "--json"]);
+    let ready: Value = serde_json::from_str(&server.line()).expect("a line of JSON");
+    let addresses = ready["addresses"].as_array().expect("a list").iter().filter_map(Value::as_str);
+    let address = addresses.filter_map(|text| text.strip_prefix("http://")).next();
+    let address = address.and_then(|text| text.parse().ok()).expect("a TCP address");
+    let socket = socket_path(&installation.state());
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(async {
-        let claim = Claim::take(&state).expect("nobody else serves a fresh directory");
-        let native = NativeOptions { state_dir: state.clone(), launcher: build::belljar().into() };
-        let backends = vec![Arc::new(Native::new(native)) as Arc<_>];
-        let options = EngineOptions { attend: true, ..EngineOptions::new(&state, backends) };
-        let engine = Engine::open(options).await.expect("an engine");
-        let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        let options = Options { listen: vec![any], ..Options::default() };
-        let (ready, listening) = tokio::sync::oneshot::channel();
-        let server = tokio::spawn(serve(claim, engine, options, move |status| {
-            let _ = ready.send(status.addresses.clone());
-        }));
-        let addresses = listening.await.expect("the server starts");
-        let address = addresses.iter().find_map(|text| text.strip_prefix("http://"));
-        let address = address.and_then(|text| text.parse().ok()).expect("a TCP address");
-        let socket = socket_path(&state);
         let client = Client { address, socket, unix: false, key: None };
         let test = tokio::time::timeout(PATIENCE, test(client.clone()));
         // Whatever becomes of the test, its sandboxes go.
@@ -55,14 +42,13 @@ pub(crate) fn with_server<F: Future<Output = ()>>(test: impl FnOnce(Client) -> F
         let client = Client { unix: true, ..client };
         client.destroy_all().await;
         let stopped = client.post("/v1/server/stop", &Value::Null).await;
-        assert_eq!(stopped.status, 200, "{stopped:?}");
-        let served = tokio::time::timeout(PATIENCE, server).await.expect("the server ends");
-        served.expect("no panic").expect("no failure");
         match result {
             Ok(ended) => ended.expect("the test ends in time"),
             Err(panic) => std::panic::resume_unwind(panic),
         }
+        assert_eq!(stopped.status, 200, "{stopped:?}");
     });
+    server.finish().expect_success();
     installation.assert_nothing_left();
 }
 
