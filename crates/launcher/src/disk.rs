@@ -133,13 +133,30 @@ fn empty_image(directory: &Path, shape: Shape) -> io::Result<Blocks> {
 }
 
 fn format_image(directory: &Path, name: &str, shape: Shape) -> io::Result<()> {
+    // Helpers that come at the same time each make one of their own; the last to finish wins, and all are alike.
     let scratch = directory.join(format!("{name}.{}", std::process::id()));
-    let content = scratch.with_extension("content");
+    let content = directory.join(format!("{name}.{}.content", std::process::id()));
     let result = fill_image(&scratch, &content, shape)
         .and_then(|()| fs::rename(&scratch, directory.join(name)));
     let _ = fs::remove_dir_all(&content);
     let _ = fs::remove_file(&scratch);
     result
+}
+
+/// Removes what helpers that were killed left half made.
+pub(crate) fn sweep(state: &Path) {
+    let entries = fs::read_dir(state.join("disks")).into_iter().flatten().flatten();
+    for path in entries.map(|entry| entry.path()) {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if maker(name).is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists()) {
+            let _ = fs::remove_dir_all(&path).or_else(|_| fs::remove_file(&path));
+        }
+    }
+}
+
+/// Who makes it; `None` for what is complete.
+fn maker(name: &str) -> Option<u32> {
+    name.strip_suffix(".content").unwrap_or(name).rsplit_once('.')?.1.parse().ok()
 }
 
 fn fill_image(image: &Path, content: &Path, shape: Shape) -> io::Result<()> {
@@ -205,4 +222,34 @@ pub(crate) fn free_space(pid: i32) -> Option<(u64, u64)> {
     .ok()?;
     let stat = rustix::fs::fstatvfs(&directory).ok()?;
     Some((stat.f_bavail * stat.f_frsize, stat.f_favail))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_half_made_names_its_maker() {
+        assert_eq!(maker("1-2-3-4.ext4.77"), Some(77));
+        assert_eq!(maker("1-2-3-4.ext4.77.content"), Some(77));
+        assert_eq!(maker("scratch.77"), Some(77));
+        assert_eq!(maker("1-2-3-4.ext4"), None);
+    }
+
+    #[test]
+    fn disks_of_one_shape_are_made_beside_each_other() {
+        if make_filesystem_program().is_none() || !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let directory = std::env::temp_dir().join(format!("bj-disks-{}", std::process::id()));
+        fs::create_dir(&directory).unwrap();
+        let shape = Shape { bytes: 8 << 20, inodes: 1024, uid: 1000, gid: 1000 };
+        empty_image(&directory, shape).unwrap();
+        // Another's work, in the middle of it.
+        let other = directory.join("8388608-1024-1000-1001.ext4.content");
+        fs::create_dir(&other).unwrap();
+        empty_image(&directory, Shape { gid: 1001, ..shape }).unwrap();
+        assert!(other.exists());
+        fs::remove_dir_all(&directory).unwrap();
+    }
 }

@@ -7,10 +7,9 @@
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
 
 use belljar_sys::cgroup::Limits;
-use belljar_sys::process::{self, Forked};
+use belljar_sys::process::{self, Forked, ProcessIdentity};
 use belljar_sys::user_namespace::{self, Mapping};
 use belljar_sys::{message, namespace};
 
@@ -130,7 +129,7 @@ impl Launcher {
     /// Removes the cells of launchers that were killed.
     pub(crate) fn sweep_cells(&self) {
         self.remove_cells(|cell| {
-            cell_launcher(cell).is_some_and(|pid| !Path::new("/proc").join(pid).exists())
+            cell_launcher(cell).is_some_and(|launcher| launcher.open().is_none())
         });
     }
 
@@ -155,7 +154,9 @@ impl Launcher {
     fn make_helper(&mut self) -> Result<Helper> {
         self.helpers.made += 1;
         // A hyphen is in no sandbox's id, so a cell is never taken for one.
-        let cells = format!("cell-{}-{}-", std::process::id(), self.helpers.made);
+        let ProcessIdentity { pid, start_time } =
+            ProcessIdentity::of(std::process::id() as i32).stage("helper")?;
+        let cells = format!("cell-{pid}-{start_time}-{}-", self.helpers.made);
         let (ours, theirs) = message::pair().stage("helper")?;
         match process::fork().stage("helper")? {
             Forked::Parent { pidfd, .. } => {
@@ -228,11 +229,29 @@ impl Launcher {
     }
 }
 
-/// The process number of the launcher that a cell belongs to; `None` for names that are not a cell's.
-pub(crate) fn cell_launcher(name: &str) -> Option<&str> {
-    name.strip_prefix("cell-")?.split('-').next()
+/// The launcher that a cell belongs to; `None` for names that are not a cell's.
+///
+/// Not only its number: that may be another process's by now, or wait for a parent that does not look.
+pub(crate) fn cell_launcher(name: &str) -> Option<ProcessIdentity> {
+    let mut words = name.strip_prefix("cell-")?.split('-').map(str::parse);
+    let pid = words.next()?.ok()?;
+    Some(ProcessIdentity { pid: i32::try_from(pid).ok()?, start_time: words.next()?.ok()? })
 }
 
 fn malformed() -> Failure {
     Failure::new("request", rustix::io::Errno::PROTO.raw_os_error())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cell_names_its_launcher() {
+        let known = Some(ProcessIdentity { pid: 42, start_time: 777 });
+        assert_eq!(cell_launcher("cell-42-777-1-9"), known);
+        for other in ["cell-42", "cell-x-777-1-9", "cell--", "k3n5z0", ""] {
+            assert_eq!(cell_launcher(other), None, "{other}");
+        }
+    }
 }

@@ -273,6 +273,7 @@ impl Launcher {
             id_mapping: RefCell::default(),
         };
         launcher.sweep_cells();
+        disk::sweep(&launcher.place.path);
         launcher.sweep_hanging();
         launcher.place.sign_out_the_dead();
         launcher.place.sign_in().stage("state-directory")?;

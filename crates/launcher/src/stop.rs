@@ -196,6 +196,5 @@ impl Launcher {
 
 /// Cells of a launcher that is at work are its reserve, not something left over.
 fn cell_is_alive(name: &str) -> bool {
-    crate::helper::cell_launcher(name)
-        .is_some_and(|pid| std::path::Path::new("/proc").join(pid).exists())
+    crate::helper::cell_launcher(name).is_some_and(|launcher| launcher.open().is_some())
 }
