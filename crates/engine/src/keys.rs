@@ -140,6 +140,11 @@ impl Keys {
         Ok(self.inner.store.keys().await?.iter().any(opens))
     }
 
+    /// Whether there is a key at all, also one that opens nothing any more.
+    pub async fn exist(&self) -> Result<bool> {
+        Ok(!self.inner.store.keys().await?.is_empty())
+    }
+
     /// From now on the key opens nothing. Revoking it again is fine.
     pub async fn revoke(&self, id: &str) -> Result<KeyInfo> {
         self.get(id).await?;

@@ -159,7 +159,7 @@ impl Gate {
 
     /// Where keys exist, something may stand between the caller and this server; then only a key tells who asks.
     async fn refuse_with_keys(&self) -> Result<()> {
-        if !self.own_keys.is_empty() || self.engine.keys().any().await? {
+        if !self.own_keys.is_empty() || self.engine.keys().exist().await? {
             return Err(unknown("this server has API keys, and the request carries none"));
         }
         Ok(())
