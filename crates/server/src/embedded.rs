@@ -11,6 +11,7 @@ use tower::service_fn;
 use crate::api::Api;
 use crate::listen::Serving;
 use crate::own_keys::OwnKeys;
+use crate::patience::Patience;
 use crate::peer::Peer;
 use crate::router::router;
 use crate::status::Status;
@@ -23,7 +24,8 @@ const PIPE: usize = 256 << 10;
 pub fn embedded(engine: Engine) -> Channel {
     let status = Arc::new(Status::new(vec!["embedded".to_owned()], false, false));
     let api = Api::new(engine, Arc::clone(&status));
-    let serving = Serving::new(router(&api, OwnKeys::default()), status);
+    let patience = Patience::default();
+    let serving = Serving::new(router(&api, OwnKeys::default(), patience), status, patience);
     // Never connected to: the connector below ignores it.
     let endpoint = Endpoint::from_static("http://embedded.invalid");
     // Connections end when it is dropped, so it lives as long as the channel.

@@ -20,14 +20,14 @@ use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt;
 
+use crate::opening::Opening;
+use crate::patience::Patience;
 use crate::peer::Peer;
 use crate::status::Status;
 
 /// Connections at once; more wait in the kernel's queue.
 const MAX_CONNECTIONS: usize = 20_000;
 
-/// A client that connects and says nothing, or not all of its request's head, is let go after this time.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
 const TLS_TIMEOUT: Duration = Duration::from_secs(10);
 
 const MAX_HEADERS: usize = 100;
@@ -49,15 +49,16 @@ pub(crate) struct Serving {
     builder: Arc<Builder<TokioExecutor>>,
     status: Arc<Status>,
     places: Arc<Semaphore>,
+    patience: Patience,
 }
 
 impl Serving {
-    pub(crate) fn new(router: Router, status: Arc<Status>) -> Self {
+    pub(crate) fn new(router: Router, status: Arc<Status>, patience: Patience) -> Self {
         let mut builder = Builder::new(TokioExecutor::new());
         builder
             .http1()
             .timer(TokioTimer::new())
-            .header_read_timeout(HEAD_TIMEOUT)
+            .header_read_timeout(patience.head)
             .max_headers(MAX_HEADERS)
             .max_buf_size(MAX_HEAD)
             .http2()
@@ -68,7 +69,7 @@ impl Serving {
             .max_header_list_size(MAX_HEADER_LIST)
             .adaptive_window(true);
         let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-        Self { router, builder: Arc::new(builder), status, places }
+        Self { router, builder: Arc::new(builder), status, places, patience }
     }
 
     pub(crate) async fn tcp(
@@ -138,6 +139,7 @@ impl Serving {
     ) {
         let _counted = self.status.connection();
         let (router, status) = (self.router, self.status);
+        let stream = Opening::new(stream, self.patience.head);
         let service = service_fn(move |mut request: hyper::Request<Incoming>| {
             let (router, counted) = (router.clone(), status.request());
             request.extensions_mut().insert(peer);

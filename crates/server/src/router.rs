@@ -1,6 +1,7 @@
 //! All routes of the server, behind one gate.
 
 use axum::Router;
+use axum::extract::Request;
 use axum::routing::get;
 use belljar_codes::Code;
 use tonic_web::GrpcWebLayer;
@@ -8,21 +9,24 @@ use tonic_web::GrpcWebLayer;
 use crate::api::Api;
 use crate::authenticate::{Gate, authenticate};
 use crate::own_keys::OwnKeys;
+use crate::patience::Patience;
 use crate::problem::Problem;
 use crate::{grpc, measure, rest};
 
-pub(crate) fn router(api: &Api, own_keys: OwnKeys) -> Router {
+pub(crate) fn router(api: &Api, own_keys: OwnKeys, patience: Patience) -> Router {
     let gate = Gate::new(api, own_keys);
     let grpc = grpc::routes(api).prepare().into_axum_router().layer(GrpcWebLayer::new());
+    let bound = move |request: Request| std::future::ready(patience.bound(request));
+    let grpc = grpc.layer(axum::middleware::map_request(bound));
     Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
         .merge(measure::router(api))
-        .merge(rest::router(api))
+        .merge(rest::router(api, patience.body))
         .merge(grpc.fallback(nothing))
         .layer(axum::middleware::from_fn_with_state(gate, authenticate))
 }
 
-async fn nothing(request: axum::extract::Request) -> Problem {
+async fn nothing(request: Request) -> Problem {
     let path = belljar_policy::shown(request.uri().path());
     Problem::new(Code::RouteNotFound, format!("there is nothing at `{path}`"))
         .with_remedy("see /docs for the paths that exist")

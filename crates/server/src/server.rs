@@ -17,6 +17,7 @@ use tokio::net::{TcpListener, UnixListener};
 use crate::api::Api;
 use crate::listen::Serving;
 use crate::own_keys::OwnKeys;
+use crate::patience::Patience;
 use crate::problem::{Problem, Result};
 use crate::router::router;
 use crate::status::Status;
@@ -41,6 +42,7 @@ pub struct Options {
     pub idle: Duration,
     /// Keys that the operator brought along.
     pub own_keys: OwnKeys,
+    pub patience: Patience,
 }
 
 impl Default for Options {
@@ -52,6 +54,7 @@ impl Default for Options {
             automatic: false,
             idle: Duration::from_secs(60),
             own_keys: OwnKeys::default(),
+            patience: Patience::default(),
         }
     }
 }
@@ -129,7 +132,8 @@ pub async fn serve(
         options.tls.is_some(),
     ));
     let api = Api::new(engine.clone(), Arc::clone(&status));
-    let serving = Serving::new(router(&api, options.own_keys.clone()), Arc::clone(&status));
+    let routes = router(&api, options.own_keys.clone(), options.patience);
+    let serving = Serving::new(routes, Arc::clone(&status), options.patience);
     let graceful = Arc::new(GracefulShutdown::new());
     let acceptor = options.tls.as_ref().map(Tls::acceptor).transpose()?;
     let mut tasks = tokio::task::JoinSet::new();

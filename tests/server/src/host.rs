@@ -139,7 +139,8 @@ impl Host {
             let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
             let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
             let parent = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1));
-            parent == Some(&server.to_string()) && command.split(|b| *b == 0).nth(1) == Some(b"launcher")
+            parent == Some(&server.to_string())
+                && command.split(|b| *b == 0).nth(1) == Some(b"launcher")
         })
     }
 

@@ -4,7 +4,11 @@
 //! Nothing here knows the server's insides: everything goes through the API, `/proc` and signals.
 
 #![forbid(unsafe_code)]
-#![allow(clippy::unwrap_used, clippy::missing_panics_doc, reason = "helpers of tests fail the test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::missing_panics_doc,
+    reason = "helpers of tests fail the test"
+)]
 
 mod host;
 pub mod load;

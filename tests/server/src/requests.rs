@@ -15,11 +15,7 @@ pub struct Written {
 /// A line for the shell, without a time limit.
 #[must_use]
 pub fn shell(line: &str) -> v1::Command {
-    v1::Command {
-        shell: Some(line.to_owned()),
-        timeout_secs: Some(0.0),
-        ..v1::Command::default()
-    }
+    v1::Command { shell: Some(line.to_owned()), timeout_secs: Some(0.0), ..v1::Command::default() }
 }
 
 /// The stable code of a refusal.

@@ -44,6 +44,14 @@ pub(crate) struct ServeArgs {
     #[arg(long, hide = true)]
     pub(crate) automatic: bool,
 
+    /// Seconds that an automatic server waits for somebody to need it
+    #[arg(long, value_name = "SECONDS", hide = true)]
+    pub(crate) idle: Option<f64>,
+
+    /// Seconds that a client may be silent in the middle of a request
+    #[arg(long, value_name = "SECONDS", hide = true)]
+    pub(crate) patience: Option<f64>,
+
     /// Print where it listens as a line of JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -309,7 +309,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_body_that_stalls_is_given_up() {
-        let body = Body::new(tower_http::timeout::TimeoutBody::new(super::super::STALL, silent()));
+        let body = Body::new(tower_http::timeout::TimeoutBody::new(
+            crate::patience::Patience::default().body,
+            silent(),
+        ));
         let request = Request::builder().header(header::CONTENT_TYPE, "application/json");
         let read = read_json::<serde_json::Value>(request.body(body).unwrap(), SMALL).await;
         assert_eq!(read.unwrap_err().code, Code::RequestTimedOut);

@@ -38,10 +38,8 @@ use utoipa_axum::router::OpenApiRouter;
 use crate::api::Api;
 use crate::problem::{Problem, Result};
 
-/// A body of which nothing comes for so long is given up. While we do not read, the clock stands still.
-const STALL: Duration = Duration::from_secs(30);
-
-pub(crate) fn router(api: &Api) -> Router {
+/// `stall`: a body of which nothing comes for so long is given up. While we do not read, the clock stands still.
+pub(crate) fn router(api: &Api, stall: Duration) -> Router {
     let (routes, document) = OpenApiRouter::new()
         .merge(sandboxes::router())
         .merge(processes::router())
@@ -62,7 +60,7 @@ pub(crate) fn router(api: &Api) -> Router {
         .with_state(api.clone())
         .route("/openapi.json", get(|| async { ([JSON], document) }))
         .route("/docs", get(|| async { ([PAGE_POLICY], Html(page)) }))
-        .layer(RequestBodyTimeoutLayer::new(STALL))
+        .layer(RequestBodyTimeoutLayer::new(stall))
         .layer(CatchPanicLayer::custom(panicked))
         .layer(axum::middleware::from_fn(tell_options))
 }

@@ -178,7 +178,10 @@ async fn without_a_key_only_this_machine_is_served() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let everywhere = format!("0.0.0.0:{port}");
     let words = host.try_serve(&["--listen", &everywhere], &[], &[]).unwrap_err();
-    assert!(words.contains("conflicting-options") && words.contains("belljar keys create"), "{words}");
+    assert!(
+        words.contains("conflicting-options") && words.contains("belljar keys create"),
+        "{words}"
+    );
     // The twin: with a key it listens there, and asks for it.
     let file = host.installation.work().join("key");
     std::fs::write(&file, "a-key-of-my-own-choice-0123456789abcdef\n").unwrap();

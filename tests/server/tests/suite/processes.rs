@@ -73,7 +73,8 @@ async fn readers_of_every_speed_get_the_same_bytes_and_hold_nobody_up() {
                 follow: true,
                 ..v1::FollowLogRequest::default()
             };
-            let mut stream = client.processes.clone().follow_log(request).await.unwrap().into_inner();
+            let mut stream =
+                client.processes.clone().follow_log(request).await.unwrap().into_inner();
             let mut written = Written::default();
             let mut pieces = 0u64;
             while let Some(output) = stream.message().await.unwrap() {
@@ -229,11 +230,12 @@ async fn every_end_has_its_reason() {
     assert!(timed.timed_out);
 
     // It does not end with TERM, so that the grace time matters.
-    let cancelled = start(&client, &sandbox, shell("trap '' TERM; echo ready; while :; do sleep 0.1; done")).await;
+    let cancelled =
+        start(&client, &sandbox, shell("trap '' TERM; echo ready; while :; do sleep 0.1; done"))
+            .await;
     let cancelled = cancelled.process_id;
     first_byte(&client, &cancelled).await;
-    let request =
-        v1::CancelProcessRequest { process_id: cancelled.clone(), grace_secs: Some(0.3) };
+    let request = v1::CancelProcessRequest { process_id: cancelled.clone(), grace_secs: Some(0.3) };
     let cancelled = client.processes.clone().cancel_process(request).await.unwrap().into_inner();
     assert_eq!(cancelled.reason(), v1::Reason::Cancelled, "{cancelled:?}");
     assert_eq!(cancelled.status(), v1::ProcessStatus::Cancelled);

@@ -12,10 +12,27 @@ use crate::keys::{key, tenant_key};
 
 /// Methods that are about no sandbox or process in particular; who may use them is tested in `keys`.
 const OTHERS: &[&str] = &[
-    "CreateSandbox", "ExplainSandbox", "ListProfiles", "ListTemplates", "GetServer", "StopServer",
-    "GetCaller", "ProbeBackends", "FindLeaks", "CreateKey", "ListKeys", "RevokeKey",
-    "CreateTenant", "GetTenant", "ListTenants", "SetQuotas", "RemoveTenant", "CreateWebhook",
-    "ListWebhooks", "RemoveWebhook", "QueryAudit",
+    "CreateSandbox",
+    "ExplainSandbox",
+    "ListProfiles",
+    "ListTemplates",
+    "GetServer",
+    "StopServer",
+    "GetCaller",
+    "ProbeBackends",
+    "FindLeaks",
+    "CreateKey",
+    "ListKeys",
+    "RevokeKey",
+    "CreateTenant",
+    "GetTenant",
+    "ListTenants",
+    "SetQuotas",
+    "RemoveTenant",
+    "CreateWebhook",
+    "ListWebhooks",
+    "RemoveWebhook",
+    "QueryAudit",
 ];
 
 /// Administrators only, whosever the sandbox is: it writes to the host.
@@ -55,14 +72,21 @@ async fn ask_all(client: &Client, sandbox: &str, process: &str) -> Answers {
     let (s, p) = (|| sandbox.to_owned(), || process.to_owned());
     let path = || "/tmp/x".to_owned();
     ask!("GetSandbox", sandboxes.get_sandbox(GetSandboxRequest { sandbox: s() }));
-    ask!("ExtendSandbox", sandboxes.extend_sandbox(ExtendSandboxRequest { sandbox: s(), idle_timeout_secs: Some(600.0) }));
+    ask!(
+        "ExtendSandbox",
+        sandboxes
+            .extend_sandbox(ExtendSandboxRequest { sandbox: s(), idle_timeout_secs: Some(600.0) })
+    );
     ask!("PauseSandbox", sandboxes.pause_sandbox(PauseSandboxRequest { sandbox: s() }));
     ask!("ResumeSandbox", sandboxes.resume_sandbox(ResumeSandboxRequest { sandbox: s() }));
     ask!("DiffLayer", sandboxes.diff_layer(DiffLayerRequest { sandbox: s() }));
     ask!("ApplyLayer", sandboxes.apply_layer(ApplyLayerRequest { sandbox: s() }));
     ask!("DiscardLayer", sandboxes.discard_layer(DiscardLayerRequest { sandbox: s() }));
     let request = v1::WatchEventsRequest {
-        since: Some(0), sandbox: Some(s()), once: true, ..Default::default()
+        since: Some(0),
+        sandbox: Some(s()),
+        once: true,
+        ..Default::default()
     };
     ask!("WatchEvents", drain(sandboxes.watch_events(request).await));
 
@@ -72,44 +96,91 @@ async fn ask_all(client: &Client, sandbox: &str, process: &str) -> Answers {
     ask!("Exec", processes.exec(ExecRequest { sandbox: s(), command: command() }));
     let request = v1::ExecStreamRequest { sandbox: s(), command: command(), ..Default::default() };
     ask!("ExecStream", drain(processes.exec_stream(request).await));
-    ask!("StartProcess", processes.start_process(StartProcessRequest { sandbox: s(), command: command() }));
+    ask!(
+        "StartProcess",
+        processes.start_process(StartProcessRequest { sandbox: s(), command: command() })
+    );
     ask!("GetProcess", processes.get_process(GetProcessRequest { process_id: p() }));
     ask!("ListProcesses", processes.list_processes(ListProcessesRequest { sandbox: Some(s()) }));
     let request = v1::FollowLogRequest { process_id: p(), ..Default::default() };
     ask!("FollowLog", drain(processes.follow_log(request).await));
-    ask!("WaitProcess", processes.wait_process(WaitProcessRequest { process_id: p(), timeout_secs: Some(0.01) }));
-    ask!("ResizeTerminal", processes.resize_terminal(ResizeTerminalRequest {
-        process_id: p(), size: Some(v1::Terminal { rows: 10, columns: 20 }),
-    }));
-    let request = v1::WriteInputRequest { process_id: p(), data: Bytes::from_static(b"x\n"), close: false };
+    ask!(
+        "WaitProcess",
+        processes.wait_process(WaitProcessRequest { process_id: p(), timeout_secs: Some(0.01) })
+    );
+    ask!(
+        "ResizeTerminal",
+        processes.resize_terminal(ResizeTerminalRequest {
+            process_id: p(),
+            size: Some(v1::Terminal { rows: 10, columns: 20 }),
+        })
+    );
+    let request =
+        v1::WriteInputRequest { process_id: p(), data: Bytes::from_static(b"x\n"), close: false };
     ask!("WriteInput", processes.write_input(tokio_stream::iter([request])));
-    ask!("SignalProcess", processes.signal_process(SignalProcessRequest { process_id: p(), signal: 18 }));
-    ask!("CancelProcess", processes.cancel_process(CancelProcessRequest { process_id: p(), grace_secs: Some(0.1) }));
+    ask!(
+        "SignalProcess",
+        processes.signal_process(SignalProcessRequest { process_id: p(), signal: 18 })
+    );
+    ask!(
+        "CancelProcess",
+        processes.cancel_process(CancelProcessRequest { process_id: p(), grace_secs: Some(0.1) })
+    );
 
     let request = v1::WriteFileRequest {
-        sandbox: s(), path: path(), data: Bytes::from_static(b"x"), ..Default::default()
+        sandbox: s(),
+        path: path(),
+        data: Bytes::from_static(b"x"),
+        ..Default::default()
     };
     ask!("WriteFile", files.write_file(tokio_stream::iter([request])));
     ask!("StatFile", files.stat_file(StatFileRequest { sandbox: s(), path: path() }));
     ask!("ListFiles", files.list_files(ListFilesRequest { sandbox: s(), path: "/tmp".to_owned() }));
     let request = v1::ReadFileRequest { sandbox: s(), path: path(), ..Default::default() };
     ask!("ReadFile", drain(files.read_file(request).await));
-    ask!("MakeDirectory", files.make_directory(MakeDirectoryRequest { sandbox: s(), path: "/tmp/d".to_owned() }));
-    ask!("CopyFile", files.copy_file(CopyFileRequest { sandbox: s(), from: path(), to: "/tmp/y".to_owned() }));
-    ask!("MoveFile", files.move_file(MoveFileRequest { sandbox: s(), from: path(), to: "/tmp/z".to_owned() }));
-    ask!("ChangeMode", files.change_mode(ChangeModeRequest { sandbox: s(), path: "/tmp/z".to_owned(), permissions: 0o600 }));
-    ask!("RemoveFile", files.remove_file(RemoveFileRequest { sandbox: s(), path: "/tmp/z".to_owned() }));
-    let request = v1::WatchFilesRequest { sandbox: s(), path: "/tmp".to_owned(), ..Default::default() };
+    ask!(
+        "MakeDirectory",
+        files.make_directory(MakeDirectoryRequest { sandbox: s(), path: "/tmp/d".to_owned() })
+    );
+    ask!(
+        "CopyFile",
+        files.copy_file(CopyFileRequest { sandbox: s(), from: path(), to: "/tmp/y".to_owned() })
+    );
+    ask!(
+        "MoveFile",
+        files.move_file(MoveFileRequest { sandbox: s(), from: path(), to: "/tmp/z".to_owned() })
+    );
+    ask!(
+        "ChangeMode",
+        files.change_mode(ChangeModeRequest {
+            sandbox: s(),
+            path: "/tmp/z".to_owned(),
+            permissions: 0o600
+        })
+    );
+    ask!(
+        "RemoveFile",
+        files.remove_file(RemoveFileRequest { sandbox: s(), path: "/tmp/z".to_owned() })
+    );
+    let request =
+        v1::WatchFilesRequest { sandbox: s(), path: "/tmp".to_owned(), ..Default::default() };
     ask!("WatchFiles", first(files.watch_files(request).await));
     let request = v1::SearchFilesRequest {
-        sandbox: s(), path: "/tmp".to_owned(), name: Some("*".to_owned()), ..Default::default()
+        sandbox: s(),
+        path: "/tmp".to_owned(),
+        name: Some("*".to_owned()),
+        ..Default::default()
     };
     ask!("SearchFiles", drain(files.search_files(request).await));
-    let request = v1::ReadArchiveRequest { sandbox: s(), path: "/tmp".to_owned(), ..Default::default() };
+    let request =
+        v1::ReadArchiveRequest { sandbox: s(), path: "/tmp".to_owned(), ..Default::default() };
     ask!("ReadArchive", drain(files.read_archive(request).await));
     // Two empty blocks are an archive of nothing.
     let request = v1::WriteArchiveRequest {
-        sandbox: s(), path: "/tmp".to_owned(), data: vec![0; 1024].into(), ..Default::default()
+        sandbox: s(),
+        path: "/tmp".to_owned(),
+        data: vec![0; 1024].into(),
+        ..Default::default()
     };
     ask!("WriteArchive", files.write_archive(tokio_stream::iter([request])));
     ask!("IssueToken", system.issue_token(IssueTokenRequest { sandbox: s() }));
@@ -211,8 +282,12 @@ async fn a_stranger_finds_nothing_and_the_owner_everything() {
     assert_eq!(seen(&stranger).await, BTreeSet::from([theirs.clone()]));
     assert_eq!(seen(&owner).await, BTreeSet::from([sandbox.clone(), beside.clone()]));
     assert_eq!(seen(&beside_key).await, BTreeSet::from([beside.clone()]));
-    let request = v1::ListSandboxesRequest { tenant: Some("owner".to_owned()), ..Default::default() };
-    assert_eq!(refused(stranger.sandboxes.clone().list_sandboxes(request).await), Code::TenantNotFound);
+    let request =
+        v1::ListSandboxesRequest { tenant: Some("owner".to_owned()), ..Default::default() };
+    assert_eq!(
+        refused(stranger.sandboxes.clone().list_sandboxes(request).await),
+        Code::TenantNotFound
+    );
 
     // The twin: all of this is the owner's to do.
     for (method, answer) in ask_all(&owner, &sandbox, &process).await {
@@ -226,11 +301,17 @@ async fn a_stranger_finds_nothing_and_the_owner_everything() {
         assert_eq!(found, expected, "{method}");
     }
     // And the key for one sandbox opens that one.
-    let process = start(&beside_key, &beside, v1::Command {
-        terminal: Some(v1::Terminal { rows: 24, columns: 80 }),
-        stdin: true,
-        ..shell("cat")
-    }).await.process_id;
+    let process = start(
+        &beside_key,
+        &beside,
+        v1::Command {
+            terminal: Some(v1::Terminal { rows: 24, columns: 80 }),
+            stdin: true,
+            ..shell("cat")
+        },
+    )
+    .await
+    .process_id;
     for (method, answer) in ask_all(&beside_key, &beside, &process).await {
         let found = answer.map_err(code);
         match method {

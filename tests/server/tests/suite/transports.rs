@@ -71,7 +71,8 @@ async fn grpc_over_tls() {
 async fn grpc_web_over_http_1() {
     let Some(host) = Host::serving("grpc_web") else { return };
     let port = host.port();
-    let created: v1::Sandbox = web(&port, "Sandboxes/CreateSandbox", &v1::CreateSandboxRequest::default()).unwrap();
+    let created: v1::Sandbox =
+        web(&port, "Sandboxes/CreateSandbox", &v1::CreateSandboxRequest::default()).unwrap();
     let request = v1::ExecRequest {
         sandbox: created.sandbox_id.clone(),
         command: Some(belljar_server_tests::shell("echo web")),
@@ -87,7 +88,11 @@ async fn grpc_web_over_http_1() {
 }
 
 /// One gRPC-Web call by hand: the first message, or the trailers where there is none.
-fn web<T: Message + Default>(port: &str, method: &str, request: &impl Message) -> Result<T, String> {
+fn web<T: Message + Default>(
+    port: &str,
+    method: &str,
+    request: &impl Message,
+) -> Result<T, String> {
     let mut stream = TcpStream::connect(port).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let message = request.encode_to_vec();
@@ -141,7 +146,8 @@ fn unchunk(mut rest: &[u8]) -> Vec<u8> {
 async fn plain_http_tells_that_the_server_lives() {
     let Some(host) = Host::serving("plain_http") else { return };
     let mut stream = TcpStream::connect(host.port()).unwrap();
-    let head = format!("GET /healthz HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", host.port());
+    let head =
+        format!("GET /healthz HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", host.port());
     stream.write_all(head.as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();

@@ -5,11 +5,14 @@ mod wait;
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
+use std::time::Duration;
 
 use belljar_api::v1;
 use belljar_codes::Code;
 use belljar_engine::Engine;
-use belljar_server::{Claim, Options, OwnKeys, Status, Telemetry, Tls, serve as serve_engine};
+use belljar_server::{
+    Claim, Options, OwnKeys, Patience, Status, Telemetry, Tls, serve as serve_engine,
+};
 
 use super::Done;
 use crate::args::ServeArgs;
@@ -76,13 +79,27 @@ fn options(args: &ServeArgs) -> Result<Options, Failure> {
         }
         _ => None,
     };
-    Ok(Options {
+    let mut options = Options {
         listen,
         socket: args.socket.clone(),
         tls,
         automatic: args.automatic,
         own_keys: own_keys(args)?,
         ..Options::default()
+    };
+    if let Some(idle) = args.idle {
+        options.idle = seconds(idle)?;
+    }
+    if let Some(patience) = args.patience {
+        let patience = seconds(patience)?;
+        options.patience = Patience { head: patience, body: patience };
+    }
+    Ok(options)
+}
+
+fn seconds(value: f64) -> Result<Duration, Failure> {
+    Duration::try_from_secs_f64(value).map_err(|error| {
+        Failure::new(Code::InvalidArgument, format!("`{value}` is no time")).caused_by(&error)
     })
 }
 
