@@ -99,12 +99,25 @@ pub async fn read_log(client: &Client, process: &str, follow: bool) -> Result<Wr
     let mut stream = client.processes.clone().follow_log(request).await?.into_inner();
     let mut written = Written::default();
     while let Some(output) = stream.message().await? {
+        if written.has_gap(&output) {
+            let record = get(client, process).await;
+            panic!("at {} of {} kept: {record:?}", output.offset, written.stdout.len());
+        }
         written.add(output);
     }
     Ok(written)
 }
 
 impl Written {
+    fn has_gap(&self, output: &v1::ProcessOutput) -> bool {
+        let kept = match output.channel() {
+            v1::Channel::Stdout => self.stdout.len(),
+            v1::Channel::Stderr => self.stderr.len(),
+            v1::Channel::Unspecified => return false,
+        };
+        output.ended.is_none() && output.offset != kept as u64
+    }
+
     /// Adds a piece, which begins where the one before it ended.
     #[track_caller]
     pub fn add(&mut self, output: v1::ProcessOutput) {

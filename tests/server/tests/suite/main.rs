@@ -2,8 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
+mod files;
+mod full_disk;
 mod keys;
 mod processes;
 mod recovery;
+mod sandboxes;
+mod servers;
 mod tenancy;
 mod transports;

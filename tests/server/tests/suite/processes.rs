@@ -80,7 +80,7 @@ async fn readers_of_every_speed_get_the_same_bytes_and_hold_nobody_up() {
             while let Some(output) = stream.message().await.unwrap() {
                 written.add(output);
                 pieces += 1;
-                if index > 4 && pieces % (10 - index) == 0 {
+                if index > 4 && pieces.is_multiple_of(10 - index) {
                     tokio::time::sleep(Duration::from_millis(1)).await;
                 }
             }

@@ -219,8 +219,9 @@ async fn the_table_names_every_method() {
     .concat();
     let methods = text.lines().filter_map(|line| line.trim().strip_prefix("rpc "));
     let methods: BTreeSet<&str> = methods.filter_map(|rest| rest.split('(').next()).collect();
-    let own = include_str!("tenancy.rs").lines();
-    let asked = own.filter_map(|line| line.trim().strip_prefix("ask!(\"")?.split('"').next());
+    // In two parts, so that this line is not taken for one of the table.
+    let own = include_str!("tenancy.rs").split(concat!("ask", "!(")).skip(1);
+    let asked = own.filter_map(|rest| rest.trim_start().strip_prefix('"')?.split('"').next());
     let mut named: BTreeSet<&str> = asked.chain(OTHERS.iter().copied()).collect();
     // Listed below, where what it shows is looked at.
     named.insert("ListSandboxes");
