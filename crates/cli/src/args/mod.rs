@@ -11,6 +11,7 @@ mod identity;
 mod layers;
 mod life_cycle;
 mod own;
+mod policy;
 mod process;
 mod processes;
 mod record;
@@ -29,6 +30,7 @@ pub(crate) use life_cycle::{
     CreateArgs, DestroyArgs, ExtendArgs, InspectArgs, ListArgs, PauseArgs, ProxyArgs,
 };
 pub(crate) use own::{CompletionsArgs, ConfigArgs, ConfigCommand, VersionArgs};
+pub(crate) use policy::{ExplainArgs, PlaceArgs, PolicyArgs, PolicyCommand};
 pub(crate) use process::{CommandArgs, ExecArgs, RunArgs, ShellArgs};
 pub(crate) use processes::{AttachArgs, CancelArgs, LogsArgs, PsArgs, SignalArgs, WaitArgs};
 pub(crate) use record::{
@@ -90,6 +92,9 @@ Sandboxes:
 Files in sandboxes:
   cp           Copy files and directories into or out of a sandbox
   files        List, read, write, search, watch, pack and unpack
+
+Policies:
+  policy       Check, show, test, explain and compare policy documents
 
 Workspace layers (--workspace-mode overlay):
   diff         List what changed in a sandbox's workspace
@@ -161,6 +166,7 @@ pub(crate) enum Command {
     Apply(LayerArgs),
     /// Throw the changes of a workspace layer away
     Discard(LayerArgs),
+    Policy(PolicyArgs),
     Serve(ServeArgs),
     Server(ServerArgs),
     Keys(KeysArgs),
@@ -194,6 +200,7 @@ impl Command {
             Self::Events(args) => args.json,
             Self::Cp(args) => args.json,
             Self::Files(args) => args.json(),
+            Self::Policy(args) => args.json(),
             Self::Serve(args) => args.json,
             Self::Server(args) => args.json(),
             Self::Keys(args) => args.json(),

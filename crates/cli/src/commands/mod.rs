@@ -19,6 +19,7 @@ pub(crate) mod layers;
 pub(crate) mod lease;
 pub(crate) mod list;
 pub(crate) mod logs;
+pub(crate) mod policy;
 pub(crate) mod probe;
 pub(crate) mod processes;
 pub(crate) mod proxy;

@@ -4,6 +4,7 @@
 //! questions. Existing documents of the Agent Governance Toolkit load unchanged and are answered alike; the sections
 //! beyond theirs are optional. Nothing here reads files: `extends` and folders work on documents already loaded.
 
+mod cases;
 mod chain;
 mod defaults;
 mod diff;
@@ -19,6 +20,7 @@ mod syntax;
 mod value;
 mod write;
 
+pub use cases::{Case, CaseResult, Cases, Expected, FlowCase};
 pub use chain::{Chain, Inheritance, Layer, MAX_LEVELS};
 pub use defaults::{Defaults, NetworkDefault};
 pub use diff::{Change, Effect, Subject, diff};
