@@ -2,7 +2,7 @@
 //!
 //! A record lives from the start until the host forgets it. Output is kept until acknowledged, at most a window of it
 //! per channel; then the pipe is no longer read and the writer waits. Only when the main process has ended and nobody
-//! listens is the oldest output dropped, and counted.
+//! listens is the oldest output dropped, and counted: that of the main process itself has room beside what comes after.
 
 mod control;
 mod ending;
@@ -80,6 +80,9 @@ struct Listener {
 
 const CHANNELS: [v1::Channel; 2] = [v1::Channel::Stdout, v1::Channel::Stderr];
 
+/// What a pipe holds: a main process may leave this much in it beyond the window, and none of that is dropped.
+const PIPE: usize = 64 << 10;
+
 /// Reads from one pipe before others get their turn.
 const READS_AT_ONCE: usize = 4;
 
@@ -125,7 +128,7 @@ impl Process {
                 Ok(size) => {
                     channel.kept.push(scratch.get(..size).unwrap_or_default());
                     if may_drop {
-                        channel.dropped += channel.kept.release_above(window);
+                        channel.dropped += channel.kept.release_above(window + PIPE);
                     }
                     if size < room {
                         return;

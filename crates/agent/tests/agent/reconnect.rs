@@ -2,7 +2,7 @@
 
 use belljar_protocol::v1::{Attach, Channel, ListProcesses, frame::Body};
 
-use crate::host::{Agent, Run, eventually, shell};
+use crate::host::{Agent, Run, WINDOW, eventually, shell};
 
 fn attach(process: &str, stdout_offset: u64) -> Body {
     Body::Attach(Attach { process: process.into(), stdout_offset, stderr_offset: 0 })
@@ -90,6 +90,23 @@ fn the_last_to_attach_has_the_process() {
     let Body::Failure(failure) = first.receive_on(stream) else { panic!("not taken over") };
     assert_eq!(failure.code, "taken-over");
     assert_eq!(second.ask_failing(attach("nobody", 0)).code, "process-not-found");
+}
+
+#[test]
+fn what_a_process_left_in_its_pipe_is_kept_while_nobody_listens() {
+    let (agent, mut host) = Agent::configured();
+    // More than a window, less than a window and a pipe: it ends although nobody reads.
+    let total = u64::from(WINDOW) + 50_000;
+    host.start(&shell(&format!("yes | head -c {total}")));
+    drop(host);
+    let mut host = agent.connect();
+    eventually("it ends, and all of it is there", || {
+        let Body::ProcessList(list) = host.ask(Body::ListProcesses(ListProcesses {})) else {
+            panic!()
+        };
+        let state = list.processes.first().expect("known");
+        !state.running && state.stdout_end == total && state.stdout_kept_from == 0
+    });
 }
 
 #[test]
