@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use belljar_api::v1;
-use belljar_client::{Address, Client};
+use belljar_client::{Address, Client, Failure};
 use belljar_testkit::{Installation, Mode, PROMPT, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -180,8 +180,15 @@ impl Host {
 
     /// A client on the socket.
     pub async fn client(&self) -> Client {
-        let address = Address::Unix(self.socket());
-        Client::connect(&address, None).await.unwrap_or_else(|failure| panic!("{failure:?}"))
+        self.try_client().await.unwrap_or_else(|failure| panic!("{failure:?}"))
+    }
+
+    /// A client on the socket of a server that may die at any moment.
+    ///
+    /// # Errors
+    /// Where it has.
+    pub async fn try_client(&self) -> Result<Client, Failure> {
+        Client::connect(&Address::Unix(self.socket()), None).await
     }
 
     /// A client on the port, with a key.

@@ -82,11 +82,24 @@ async fn nothing_is_lost_doubled_or_left_when_server_or_launcher_are_killed() {
 
 /// Works until something dies. The server is dead afterwards.
 async fn round(host: &Host, workers: Vec<Worker>, death: &Death) -> Vec<Worker> {
-    match death {
-        Death::Point(point) => host.serve(&[], &[("BELLJAR_FAULT", point)]),
-        _ => host.serve(&[], &[]),
-    }
-    let client = host.client().await;
+    let client = match death {
+        Death::Point(point) => {
+            // What it finds to do at its start may lead it there already.
+            let variables = [("BELLJAR_FAULT", *point)];
+            let started = host.try_serve(&["--listen", "127.0.0.1:0"], &[], &variables);
+            match (started, host.try_client().await) {
+                (Ok(()), Ok(client)) => client,
+                _ => {
+                    host.kill();
+                    return workers;
+                }
+            }
+        }
+        _ => {
+            host.serve(&[], &[]);
+            host.client().await
+        }
+    };
     let stop = Arc::new(AtomicBool::new(false));
     let mut tasks = Vec::new();
     for mut worker in workers {
