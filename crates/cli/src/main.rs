@@ -76,6 +76,7 @@ fn dispatch(cli: Cli) -> Result<Done, Failure> {
         Command::Resume(args) => go!(commands::lease::resume, &args),
         Command::Destroy(args) => go!(commands::destroy::destroy, &args),
         Command::Events(args) => go!(commands::events::events, &args),
+        Command::Snapshot(args) => go!(args.flags(), commands::snapshot::snapshot, args),
         Command::Proxy(args) => go!(args.options.flags(), commands::proxy::proxy, *args),
         Command::Cp(args) => go!(commands::cp::cp, args),
         Command::Files(args) => go!(commands::files::files, args),

@@ -4,6 +4,7 @@ use belljar_api::v1::files_client::FilesClient;
 use belljar_api::v1::policies_client::PoliciesClient;
 use belljar_api::v1::processes_client::ProcessesClient;
 use belljar_api::v1::sandboxes_client::SandboxesClient;
+use belljar_api::v1::snapshots_client::SnapshotsClient;
 use belljar_api::v1::system_client::SystemClient;
 use belljar_api::v1::templates_client::TemplatesClient;
 use belljar_codes::Code;
@@ -27,6 +28,7 @@ pub struct Client {
     pub sandboxes: SandboxesClient<Service>,
     pub processes: ProcessesClient<Service>,
     pub files: FilesClient<Service>,
+    pub snapshots: SnapshotsClient<Service>,
     pub templates: TemplatesClient<Service>,
     pub policies: PoliciesClient<Service>,
     pub system: SystemClient<Service>,
@@ -43,6 +45,7 @@ impl Client {
             sandboxes: SandboxesClient::new(service.clone()).max_decoding_message_size(MAX_MESSAGE),
             processes: ProcessesClient::new(service.clone()).max_decoding_message_size(MAX_MESSAGE),
             files: FilesClient::new(service.clone()).max_decoding_message_size(MAX_MESSAGE),
+            snapshots: SnapshotsClient::new(service.clone()),
             templates: TemplatesClient::new(service.clone()),
             policies: PoliciesClient::new(service.clone()),
             system: SystemClient::new(service),

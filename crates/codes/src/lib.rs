@@ -95,6 +95,12 @@ codes! {
     WebhookNotFound => "webhook-not-found",
     /// There is no snapshot of that id.
     SnapshotNotFound => "snapshot-not-found",
+    /// A snapshot of that name exists already.
+    SnapshotExists => "snapshot-exists",
+    /// What is stored of a snapshot is not what was saved; nothing is restored from it.
+    SnapshotDamaged => "snapshot-damaged",
+    /// The sandbox has more files, or larger ones, than a snapshot of it may keep.
+    SnapshotTooLarge => "snapshot-too-large",
     /// There is nothing at this address of the API.
     RouteNotFound => "route-not-found",
     /// An archive has entries that are never extracted, or is larger than the limits allow.

@@ -2,6 +2,7 @@
 //!
 //! Everything that can be refused is refused here, before anything is made or recorded.
 
+use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -58,7 +59,7 @@ impl Plan {
         tenant: &TenantId,
         request: &CreateRequest,
     ) -> Result<Self> {
-        check_labels(request)?;
+        check_labels(&request.labels)?;
         check_metadata(request)?;
         let workdir = workdir(request)?;
         let protected = Protected { home: inner.home(), state: inner.directory.root() };
@@ -250,15 +251,15 @@ pub(crate) fn check_path(path: &Path) -> Result<()> {
         .with_remedy("name a path inside the sandbox"))
 }
 
-fn check_labels(request: &CreateRequest) -> Result<()> {
+pub(crate) fn check_labels(labels: &BTreeMap<String, String>) -> Result<()> {
     let refuse = |what: String| {
         Err(Error::new(Code::InvalidArgument, what)
             .with_remedy("use a few short labels without control characters"))
     };
-    if request.labels.len() > MAX_LABELS {
-        return refuse(format!("{} labels are more than {MAX_LABELS}", request.labels.len()));
+    if labels.len() > MAX_LABELS {
+        return refuse(format!("{} labels are more than {MAX_LABELS}", labels.len()));
     }
-    for (key, value) in &request.labels {
+    for (key, value) in labels {
         if key.is_empty() || key.len() + value.len() > MAX_LABEL {
             return refuse(format!("label `{}` is empty or too long", belljar_policy::shown(key)));
         }

@@ -198,7 +198,7 @@ fn isolation_of(backend: &str, details: &Details) -> Isolation {
 }
 
 /// An unknown word promises nothing.
-fn class_of(word: &str) -> IsolationClass {
+pub(crate) fn class_of(word: &str) -> IsolationClass {
     use IsolationClass::{Kernel, Namespace, None, Vm, Wasm};
     let classes = [None, Namespace, Kernel, Vm, Wasm];
     classes.into_iter().find(|class| class.as_str() == word).unwrap_or(None)

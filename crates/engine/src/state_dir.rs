@@ -5,6 +5,8 @@
 //! processes/<id>/log.*            output of a process           templates/         unpacked templates
 //! sessions/<tenant>.<name>.lock   held while a session is used  trash/             on its way out
 //! sessions/<token>.engine         held by an engine that owns   audit.*            who did what
+//! snapshots/<tenant>/<id>.json    what a snapshot is            volumes/<tenant>/  what outlives sandboxes
+//! snapshots/<tenant>/blobs/       what snapshots are made of
 //! ```
 
 use std::fs::DirBuilder;
@@ -80,6 +82,10 @@ impl StateDirectory {
 
     pub(crate) fn process(&self, id: &ProcessId) -> PathBuf {
         self.root.join(format!("processes/{id}"))
+    }
+
+    pub(crate) fn snapshots(&self) -> PathBuf {
+        self.root.join("snapshots")
     }
 
     pub(crate) fn trash(&self) -> PathBuf {

@@ -9,8 +9,8 @@ use belljar_policy::TenantId;
 
 use crate::engine::Inner;
 use crate::recovery::remove_log;
-use crate::volume;
 use crate::{Error, Result, SandboxState, Scope};
+use crate::{snapshot, volume};
 
 /// How much a tenant may use at the same time; `None` means as much as there is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -90,7 +90,8 @@ impl Tenants {
         self.get(id).await
     }
 
-    /// Removes a tenant that has no sandboxes any more, with its keys, webhooks and all that was remembered of it.
+    /// Removes a tenant that has no sandboxes any more, with its keys, webhooks, volumes, snapshots and
+    /// all that was remembered of it.
     pub async fn remove(&self, id: &TenantId) -> Result<()> {
         self.scope.administers()?;
         if *id == TenantId::default() {
@@ -102,7 +103,8 @@ impl Tenants {
         for process in self.inner.store.remove_tenant(id).await? {
             remove_log(&self.inner, &process);
         }
-        volume::remove_all(&self.inner, id)
+        volume::remove_all(&self.inner, id)?;
+        snapshot::remove_all(&self.inner, id).await
     }
 
     pub async fn usage(&self, id: &TenantId) -> Result<TenantUsage> {

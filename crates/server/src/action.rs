@@ -53,6 +53,12 @@ pub(crate) const WRITE_FILE: Action = does("file.write", Permission::Files);
 pub(crate) const CHANGE_FILE: Action = does("file.change", Permission::Files);
 pub(crate) const REMOVE_FILE: Action = does("file.remove", Permission::Files);
 
+pub(crate) const CREATE_SNAPSHOT: Action = does("snapshot.create", Permission::Files);
+pub(crate) const GET_SNAPSHOT: Action = reads("snapshot.get");
+pub(crate) const LIST_SNAPSHOTS: Action = reads("snapshot.list");
+pub(crate) const RESTORE_SNAPSHOT: Action = does("snapshot.restore", Permission::Write);
+pub(crate) const REMOVE_SNAPSHOT: Action = does("snapshot.remove", Permission::Write);
+
 pub(crate) const LIST_TEMPLATES: Action = reads("template.list");
 pub(crate) const LIST_PROFILES: Action = reads("profile.list");
 

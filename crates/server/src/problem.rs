@@ -134,13 +134,16 @@ fn kind(code: Code) -> Kind {
         | Code::SnapshotNotFound
         | Code::RouteNotFound
         | Code::TemplateNotFound => Kind::NotFound,
-        Code::SandboxExists | Code::FileExists | Code::TenantExists => Kind::Exists,
+        Code::SandboxExists | Code::FileExists | Code::TenantExists | Code::SnapshotExists => {
+            Kind::Exists
+        }
         Code::IdempotencyConflict | Code::LayerConflict => Kind::Conflict,
         // The sandbox's own kernel says no to a file operation: the server did its part.
         Code::SandboxNotReady
         | Code::SandboxGone
         | Code::ProcessEnded
         | Code::FileFailed
+        | Code::SnapshotTooLarge
         | Code::EnsureFailed => Kind::NotNow,
         Code::Unauthenticated | Code::TokenInvalid => Kind::Unauthenticated,
         Code::PermissionDenied | Code::PolicyDenied | Code::FileDenied => Kind::Denied,
@@ -157,6 +160,7 @@ fn kind(code: Code) -> Kind {
         | Code::StateFailed
         | Code::StateTooNew
         | Code::AuditBroken
+        | Code::SnapshotDamaged
         | Code::Internal => Kind::Internal,
         // What was asked for is wrong, or cannot be had on this host: asking again gives the same answer.
         _ => Kind::Invalid,

@@ -17,6 +17,7 @@ mod processes;
 mod record;
 mod sandbox;
 mod server;
+mod snapshot;
 
 pub(crate) use bench::{BenchApiArgs, BenchArgs, BenchCommand, BenchIdleArgs, BenchStartArgs};
 pub(crate) use files::{CpArgs, FilesArgs, FilesCommand, Place, SearchArgs};
@@ -38,6 +39,7 @@ pub(crate) use record::{
 };
 pub(crate) use sandbox::SandboxArgs;
 pub(crate) use server::{ServeArgs, ServerArgs, ServerCommand};
+pub(crate) use snapshot::{SnapshotArgs, SnapshotCommand, SnapshotRestoreArgs};
 
 use clap::{Parser, Subcommand};
 
@@ -87,6 +89,7 @@ Sandboxes:
   resume       Let a paused sandbox go on
   destroy      Destroy sandboxes
   events       Show what happened to sandboxes and processes
+  snapshot     Keep the files of a sandbox, and make sandboxes from them
   proxy        Use a sandbox through lines of JSON
 
 Files in sandboxes:
@@ -154,6 +157,7 @@ pub(crate) enum Command {
     #[command(visible_alias = "rm")]
     Destroy(DestroyArgs),
     Events(EventsArgs),
+    Snapshot(SnapshotArgs),
     Proxy(Box<ProxyArgs>),
     Cp(CpArgs),
     Files(FilesArgs),
@@ -198,6 +202,7 @@ impl Command {
             Self::Extend(args) => args.json,
             Self::Pause(args) | Self::Resume(args) => args.json,
             Self::Events(args) => args.json,
+            Self::Snapshot(args) => args.json(),
             Self::Cp(args) => args.json,
             Self::Files(args) => args.json(),
             Self::Policy(args) => args.json(),

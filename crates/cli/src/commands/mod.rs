@@ -29,6 +29,7 @@ pub(crate) mod serve;
 pub(crate) mod server;
 pub(crate) mod setup;
 pub(crate) mod shell;
+pub(crate) mod snapshot;
 pub(crate) mod templates;
 pub(crate) mod tenants;
 pub(crate) mod token;

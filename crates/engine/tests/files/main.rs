@@ -9,6 +9,7 @@ mod hostile_tar;
 mod hostile_zip;
 mod raw;
 mod searches;
+mod snapshots;
 mod transfers;
 
 use std::path::{Path, PathBuf};

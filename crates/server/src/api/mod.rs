@@ -10,6 +10,7 @@ mod lists;
 mod processes;
 mod run;
 mod sandboxes;
+mod snapshots;
 mod system;
 mod tenants;
 mod tokens;

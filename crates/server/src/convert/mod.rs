@@ -6,6 +6,7 @@ mod event;
 mod file;
 mod process;
 mod sandbox;
+mod snapshot;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -21,6 +22,7 @@ pub(crate) use process::{
     artifact, channel, exec_response, offsets, process, process_id, status_of,
 };
 pub(crate) use sandbox::{enforcement, explanation, layer_change, sandbox, state_of};
+pub(crate) use snapshot::{restored, snapshot};
 
 use crate::problem::{Problem, Result};
 

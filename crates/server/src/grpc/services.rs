@@ -15,7 +15,8 @@ pub(crate) fn routes(api: &Api) -> Routes {
     use v1::{
         files_server::FilesServer, policies_server::PoliciesServer,
         processes_server::ProcessesServer, sandboxes_server::SandboxesServer,
-        system_server::SystemServer, templates_server::TemplatesServer,
+        snapshots_server::SnapshotsServer, system_server::SystemServer,
+        templates_server::TemplatesServer,
     };
     let services = || Services(api.clone());
     let mut routes = RoutesBuilder::default();
@@ -23,6 +24,7 @@ pub(crate) fn routes(api: &Api) -> Routes {
         .add_service(SandboxesServer::new(services()).max_decoding_message_size(MAX_MESSAGE))
         .add_service(ProcessesServer::new(services()).max_decoding_message_size(MAX_MESSAGE))
         .add_service(FilesServer::new(services()).max_decoding_message_size(MAX_MESSAGE))
+        .add_service(SnapshotsServer::new(services()).max_decoding_message_size(MAX_MESSAGE))
         .add_service(TemplatesServer::new(services()))
         .add_service(PoliciesServer::new(services()))
         .add_service(SystemServer::new(services()));
@@ -144,6 +146,16 @@ service! {
         let head = first(&mut messages).await?;
         let pieces = rest(messages).map(|message| message.map(|message| message.data));
         answer(&call, self.0.write_archive(&call, head, pieces).await)
+    }
+}
+
+service! {
+    v1::snapshots_server::Snapshots {
+        one create_snapshot(CreateSnapshotRequest) -> Snapshot;
+        one get_snapshot(GetSnapshotRequest) -> Snapshot;
+        one list_snapshots(ListSnapshotsRequest) -> ListSnapshotsResponse;
+        one restore_snapshot(RestoreSnapshotRequest) -> Sandbox;
+        one remove_snapshot(RemoveSnapshotRequest) -> RemoveSnapshotResponse;
     }
 }
 

@@ -46,7 +46,7 @@ const DESCRIPTION: &str = "Sandboxes for untrusted code: create them, run comman
 /// What a path is about: the last of its fixed words that is a thing.
 fn tag_of(path: &str) -> &'static str {
     let things =
-        ["files", "layer", "processes", "sandboxes", "events", "tenants", "keys", "webhooks"];
+        ["files", "layer", "processes", "snapshots", "sandboxes", "events", "tenants", "keys", "webhooks"];
     let mut words = path.split('/').rev();
     if path.ends_with("/exec") || path.ends_with("/run") || path.ends_with("/shell") {
         return "processes";
@@ -68,6 +68,7 @@ fn add_parameters(operation: &mut Value, path: &str) {
             let description = match name {
                 "sandbox" => "Name or id of a sandbox",
                 "process" => "Id of a process",
+                "snapshot" => "Name or id of a snapshot",
                 "tenant" => "Name of a tenant",
                 "key" => "Id of an API key",
                 "webhook" => "Id of a webhook",
@@ -132,6 +133,7 @@ mod tests {
         check("/v1/sandboxes/{sandbox}/files/stat", "files");
         check("/v1/sandboxes/{sandbox}/exec", "processes");
         check("/v1/processes/{process}/log", "processes");
+        check("/v1/sandboxes/{sandbox}/snapshots", "snapshots");
         check("/v1/server/stop", "server");
     }
 }

@@ -17,6 +17,7 @@ mod page;
 mod processes;
 mod range;
 mod sandboxes;
+mod snapshots;
 mod stream;
 mod system;
 mod tenants;
@@ -48,6 +49,7 @@ pub(crate) fn router(api: &Api, stall: Duration) -> Router {
         .merge(files::router())
         .merge(content::router())
         .merge(trees::router())
+        .merge(snapshots::router())
         .merge(system::router())
         .merge(tenants::router())
         .merge(keys::router())

@@ -68,6 +68,7 @@ pub struct ArchiveReader {
     out: Vec<u8>,
     ended: bool,
     skipped: u64,
+    contents: u64,
 }
 
 /// The file that is being archived.
@@ -108,6 +109,7 @@ impl Files {
             out: Vec::new(),
             ended: false,
             skipped: 0,
+            contents: 0,
         })
     }
 }
@@ -126,6 +128,12 @@ impl ArchiveReader {
     #[must_use]
     pub fn skipped(&self) -> u64 {
         self.skipped
+    }
+
+    /// The sizes of all files so far, that of the current one in full.
+    #[must_use]
+    pub fn contents(&self) -> u64 {
+        self.contents
     }
 
     async fn step(&mut self) -> Result<()> {
@@ -160,6 +168,7 @@ impl ArchiveReader {
             None => self.root.clone(),
         };
         let left = entry.size;
+        self.contents = self.contents.saturating_add(left);
         // Opening waits for nothing, so giving up cannot fall between the entry and its file.
         let reader = self.files.read(&path, 0, Some(left)).await?;
         self.current = Some(Current { entry, reader, begun: false, left, short: false });

@@ -22,6 +22,9 @@ pub struct ExtractLimits {
     pub path_length: usize,
     /// Bytes of the archive itself.
     pub archive_bytes: u64,
+    /// For what was archived inside a sandbox and goes back into one: links may lead anywhere, names may differ in case
+    /// alone and may be as deep as they are long. Nothing is written through a link all the same.
+    pub outward_links: bool,
 }
 
 impl Default for ExtractLimits {
@@ -33,6 +36,7 @@ impl Default for ExtractLimits {
             ratio: 200,
             path_length: 1024,
             archive_bytes: 4 << 30,
+            outward_links: false,
         }
     }
 }

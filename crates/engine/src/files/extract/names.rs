@@ -9,6 +9,8 @@ use std::path::PathBuf;
 
 use sha2::{Digest, Sha256};
 
+use super::ExtractLimits;
+
 /// Directories in each other.
 const DEEPEST: usize = 128;
 
@@ -25,9 +27,11 @@ pub(super) enum EntryKind {
 #[derive(Debug)]
 pub(super) struct Names {
     known: HashMap<Key, EntryKind>,
-    /// Links, without regard to case.
-    folded_links: HashSet<Key>,
+    /// Links; without regard to case unless names may differ in it.
+    links: HashSet<Key>,
     longest: usize,
+    /// Where the archive is from a sandbox.
+    exact: bool,
 }
 
 type Key = [u8; 16];
@@ -48,20 +52,25 @@ impl Admitted {
 }
 
 impl Names {
-    pub(super) fn new(longest: usize) -> Self {
-        Self { known: HashMap::new(), folded_links: HashSet::new(), longest }
+    pub(super) fn new(limits: &ExtractLimits) -> Self {
+        Self {
+            known: HashMap::new(),
+            links: HashSet::new(),
+            longest: limits.path_length,
+            exact: limits.outward_links,
+        }
     }
 
     /// Admits an entry's name, or says why not.
     pub(super) fn admit(&mut self, name: &[u8], kind: EntryKind) -> Result<Admitted, &'static str> {
-        let components = components(name, self.longest)?;
+        let components = self.components(name)?;
         if components.is_empty() && kind != EntryKind::Directory {
             return Err("has no name");
         }
         let mut new = 0;
         for length in 1..components.len() {
             let above = components.get(..length).unwrap_or_default();
-            if self.folded_links.contains(&folded_key(above)) {
+            if self.links.contains(&self.link_key(above)) {
                 return Err("leads through a link of the archive");
             }
             match self.known.insert(key(above), EntryKind::Directory) {
@@ -75,8 +84,8 @@ impl Names {
         if components.is_empty() {
             return Ok(Admitted { components, new });
         }
-        let folded = folded_key(&components);
-        if self.folded_links.contains(&folded) {
+        let link = self.link_key(&components);
+        if self.links.contains(&link) {
             return Err("has the name of a link of the archive");
         }
         match self.known.insert(key(&components), kind) {
@@ -85,21 +94,29 @@ impl Names {
             Some(_) => return Err("occurs twice"),
         }
         if kind == EntryKind::Link {
-            self.folded_links.insert(folded);
+            self.links.insert(link);
         }
         Ok(Admitted { components, new })
     }
 
     /// The path of a file that an earlier entry made.
     pub(super) fn earlier_file(&self, name: &[u8]) -> Option<PathBuf> {
-        let components = components(name, self.longest).ok()?;
+        let components = self.components(name).ok()?;
         let known = self.known.get(&key(&components))?;
         (*known == EntryKind::File).then(|| joined(&components))
+    }
+
+    fn components(&self, name: &[u8]) -> Result<Vec<Vec<u8>>, &'static str> {
+        components(name, self.longest, if self.exact { usize::MAX } else { DEEPEST })
+    }
+
+    fn link_key(&self, components: &[Vec<u8>]) -> Key {
+        if self.exact { key(components) } else { folded_key(components) }
     }
 }
 
 /// Cuts a name into components, refusing what does not stay below the target.
-fn components(name: &[u8], longest: usize) -> Result<Vec<Vec<u8>>, &'static str> {
+fn components(name: &[u8], longest: usize, deepest: usize) -> Result<Vec<Vec<u8>>, &'static str> {
     if name.len() > longest {
         return Err("has a name that is too long");
     }
@@ -118,7 +135,7 @@ fn components(name: &[u8], longest: usize) -> Result<Vec<Vec<u8>>, &'static str>
             _ => components.push(component.to_vec()),
         }
     }
-    match components.len() > DEEPEST {
+    match components.len() > deepest {
         true => Err("is too deep"),
         false => Ok(components),
     }
@@ -129,10 +146,13 @@ fn components(name: &[u8], longest: usize) -> Result<Vec<Vec<u8>>, &'static str>
 pub(super) fn check_target(
     link: &Admitted,
     target: &[u8],
-    longest: usize,
+    limits: &ExtractLimits,
 ) -> Result<(), &'static str> {
-    if target.is_empty() || target.len() > longest || target.contains(&0) {
+    if target.is_empty() || target.len() > limits.path_length || target.contains(&0) {
         return Err("is a link to nowhere");
+    }
+    if limits.outward_links {
+        return Ok(());
     }
     if target.first() == Some(&b'/') {
         return Err("is a link to an absolute path");
@@ -202,16 +222,22 @@ mod tests {
             (deep.as_str(), false),
             (long.as_str(), false),
         ] {
-            let admitted = Names::new(1024).admit(name.as_bytes(), File);
+            let admitted = Names::new(&ExtractLimits::default()).admit(name.as_bytes(), File);
             assert_eq!(admitted.is_ok(), allowed, "{name:.30} {admitted:?}");
         }
-        assert!(Names::new(1024).admit(b"./", Directory).unwrap().components.is_empty());
+        assert!(
+            Names::new(&ExtractLimits::default())
+                .admit(b"./", Directory)
+                .unwrap()
+                .components
+                .is_empty()
+        );
     }
 
     #[test]
     fn names_are_plain() {
         let check = |entries: &[(&str, EntryKind)], allowed: bool| {
-            let mut names = Names::new(1024);
+            let mut names = Names::new(&ExtractLimits::default());
             let (last, first) = entries.split_last().unwrap();
             for (name, kind) in first {
                 names.admit(name.as_bytes(), *kind).unwrap();
@@ -256,15 +282,33 @@ mod tests {
             ("a", "", false),
             ("a", "b\0c", false),
         ] {
-            let admitted = Names::new(1024).admit(name.as_bytes(), Link).unwrap();
-            let checked = check_target(&admitted, target.as_bytes(), 1024);
+            let admitted =
+                Names::new(&ExtractLimits::default()).admit(name.as_bytes(), Link).unwrap();
+            let checked = check_target(&admitted, target.as_bytes(), &ExtractLimits::default());
             assert_eq!(checked.is_ok(), allowed, "{name} -> {target}");
         }
     }
 
     #[test]
+    fn what_comes_from_a_sandbox_keeps_its_links_and_names() {
+        let limits = ExtractLimits { outward_links: true, ..ExtractLimits::default() };
+        let mut names = Names::new(&limits);
+        for target in ["/usr/bin/python3", "../../x", "b/../c"] {
+            let link = names.admit(target.as_bytes().rsplit(|&b| b == b'/').next().unwrap(), Link);
+            assert!(check_target(&link.unwrap(), target.as_bytes(), &limits).is_ok(), "{target}");
+        }
+        assert!(names.admit(b"X", File).is_ok(), "another name than the link `x`");
+        assert!(names.admit("d/".repeat(200).as_bytes(), Directory).is_ok());
+        // Never through a link.
+        assert!(names.admit(b"python3/y", File).is_err());
+        assert!(names.admit(b"python3", File).is_err());
+        assert!(names.admit(b"../y", File).is_err());
+        assert!(check_target(&names.admit(b"e", Link).unwrap(), b"", &limits).is_err());
+    }
+
+    #[test]
     fn only_what_came_before_is_linked_to() {
-        let mut names = Names::new(1024);
+        let mut names = Names::new(&ExtractLimits::default());
         names.admit(b"d/f", File).unwrap();
         assert_eq!(names.earlier_file(b"./d/f"), Some("d/f".into()));
         for name in ["d", "f", "/d/f", "d/../d/f", "d/F"] {

@@ -45,7 +45,7 @@ impl<'a> Tree<'a> {
         Self {
             files,
             root,
-            names: Names::new(limits.path_length),
+            names: Names::new(&limits),
             budget: Budget::new(limits),
             present: HashSet::new(),
             present_bytes: 0,
@@ -64,7 +64,7 @@ impl<'a> Tree<'a> {
     /// Forgets which entries were admitted, after a look at all of them.
     pub(super) fn start_over(&mut self) {
         let limits = *self.budget.limits();
-        self.names = Names::new(limits.path_length);
+        self.names = Names::new(&limits);
         self.budget = Budget::new(limits);
     }
 
@@ -79,8 +79,7 @@ impl<'a> Tree<'a> {
     /// Admits a link together with where it leads.
     pub(super) fn admit_link(&mut self, name: &[u8], target: &[u8]) -> Result<Admitted> {
         let admitted = self.admit(name, EntryKind::Link)?;
-        let longest = self.budget.limits().path_length;
-        check_target(&admitted, target, longest).map_err(|why| refused(name, why))?;
+        check_target(&admitted, target, self.budget.limits()).map_err(|why| refused(name, why))?;
         Ok(admitted)
     }
 
