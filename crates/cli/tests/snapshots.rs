@@ -100,7 +100,10 @@ fn what_was_changed_on_disk_is_refused() {
     let refused = place.run(&words).exits(125).json();
     assert_eq!(refused["error"]["code"], "snapshot-damaged", "{refused}");
     let message = refused["error"]["message"].as_str().unwrap();
-    assert!(message.contains("`/workspace`") && message.contains("not what was saved"), "{message}");
+    assert!(
+        message.contains("`/workspace`") && message.contains("not what was saved"),
+        "{message}"
+    );
     let none = place.run(&["inspect", "two", "--json"]).exits(125).json();
     assert_eq!(none["error"]["code"], "sandbox-not-found");
 }

@@ -45,8 +45,17 @@ const DESCRIPTION: &str = "Sandboxes for untrusted code: create them, run comman
 
 /// What a path is about: the last of its fixed words that is a thing.
 fn tag_of(path: &str) -> &'static str {
-    let things =
-        ["files", "layer", "processes", "snapshots", "sandboxes", "events", "tenants", "keys", "webhooks"];
+    let things = [
+        "files",
+        "layer",
+        "processes",
+        "snapshots",
+        "sandboxes",
+        "events",
+        "tenants",
+        "keys",
+        "webhooks",
+    ];
     let mut words = path.split('/').rev();
     if path.ends_with("/exec") || path.ends_with("/run") || path.ends_with("/shell") {
         return "processes";
