@@ -33,9 +33,8 @@ impl Client {
     /// Starts `program launcher 0` with our end of a socket pair as its standard input.
     pub(crate) fn spawn(program: &Path) -> io::Result<Self> {
         let (ours, theirs) = message::pair()?;
-        // This very program, also after its file was replaced: both ends speak the same version.
-        let process = Command::new("/proc/self/exe")
-            .arg0(program)
+        let process = Command::new(program)
+            .arg0("belljar")
             .args(["launcher", "0"])
             .stdin(Stdio::from(theirs))
             .stdout(Stdio::null())
