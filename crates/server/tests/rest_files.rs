@@ -141,3 +141,37 @@ fn changes_are_told() {
         );
     });
 }
+
+#[test]
+fn files_are_kept_and_restored() {
+    with_server(async |client| {
+        let id = client.create(json!({"name": "one"})).await;
+        client
+            .put(&format!("/v1/sandboxes/{id}/files/content?path=/workspace/a"), "kept")
+            .await
+            .ok();
+        let create = "/v1/sandboxes/one/snapshots";
+        let kept = client.post(create, &json!({"name": "base", "labels": {"k": "v"}})).await.ok();
+        assert_eq!(kept["sandbox_id"], json!(id));
+        client.post(create, &json!({"name": "base"})).await.problem(409, "snapshot-exists");
+        let list = client.get("/v1/snapshots?label=k=v&sandbox=one").await.ok();
+        assert_eq!(list["snapshots"], json!([kept]));
+        assert_eq!(client.get("/v1/snapshots?sandbox=two").await.ok()["snapshots"], json!([]));
+
+        let restore = "/v1/snapshots/base/restore";
+        let restored = client.post(restore, &json!({"create": {"name": "two"}})).await.ok();
+        assert_eq!(restored["name"], "two");
+        let read = client.get("/v1/sandboxes/two/files/content?path=/workspace/a").await;
+        assert_eq!(&read.body[..], b"kept", "{}", read.status);
+        client
+            .post(restore, &json!({"create": {"name": "two"}}))
+            .await
+            .problem(409, "sandbox-exists");
+        let workspace = json!({"create": {"workspace": {"path": "/srv"}}});
+        client.post(restore, &workspace).await.problem(400, "conflicting-options");
+
+        client.bare(Method::DELETE, "/v1/snapshots/base").await.ok();
+        client.get("/v1/snapshots/base").await.problem(404, "snapshot-not-found");
+        client.post(restore, &json!({})).await.problem(404, "snapshot-not-found");
+    });
+}
