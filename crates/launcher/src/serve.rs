@@ -36,9 +36,14 @@ pub(crate) struct Launcher {
     pub(crate) null: OwnedFd,
     pub(crate) sweeper: Sweeper,
     pub(crate) masks: Masks,
+    /// Something was set aside that the kernel had not let go of when it was last looked at.
+    pub(crate) has_hanging: bool,
     /// Which file systems, by device number, support mounts with an id mapping.
     id_mapping: RefCell<HashMap<u64, bool>>,
 }
+
+/// How often it is looked whether the kernel has let go of what was set aside.
+const LOOK_AT_HANGING: Duration = Duration::from_millis(500);
 
 /// Runs the launcher on an inherited socket until the other side closes it and everything under way is finished.
 pub fn main(socket: i32) -> ExitCode {
@@ -69,11 +74,18 @@ impl Server {
         let now = Instant::now();
         let patience =
             self.stopping.iter().map(|(_, one)| one.deadline.saturating_duration_since(now)).min();
+        let hanging = self.launcher.as_ref().is_some_and(|launcher| launcher.has_hanging);
+        let patience = patience.into_iter().chain(hanging.then_some(LOOK_AT_HANGING)).min();
         let timeout = if idle_work { Some(Duration::ZERO) } else { patience };
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
         match poll(&mut watched, timeout.as_ref()) {
             Ok(0) => {
                 self.give_up_on_hanging();
+                if let Some(launcher) = &mut self.launcher
+                    && launcher.has_hanging
+                {
+                    launcher.sweep_hanging();
+                }
                 self.use_idle_time();
                 return true;
             }
@@ -225,6 +237,7 @@ impl Server {
         for (_, one) in std::mem::take(&mut self.stopping) {
             let _ = launcher.see_off(one);
         }
+        launcher.sweep_hanging();
         launcher.cgroups.remove_parent(&launcher.place.group);
         if let Some(Launcher { place, sweeper, .. }) = self.launcher.take() {
             sweeper.finish();
@@ -270,6 +283,7 @@ impl Launcher {
             null: child::keep_clear(null).stage("hello")?,
             sweeper,
             masks: Masks::of_this_kernel(),
+            has_hanging: false,
             id_mapping: RefCell::default(),
         };
         launcher.sweep_cells();

@@ -102,21 +102,28 @@ impl Launcher {
     /// still hold is removed by [`Self::sweep_hanging`] once it lets them end.
     pub(crate) fn set_aside(&mut self, id: &str) -> Result<()> {
         self.place.set_aside(id);
+        self.has_hanging = true;
         Ok(())
     }
 
     /// Removes what was set aside and has ended since.
     pub(crate) fn sweep_hanging(&mut self) {
+        self.has_hanging = false;
         for id in self.place.hanging() {
-            let ended = self
-                .place
-                .open_hanging(&id)
-                .ok()
-                .and_then(|sandbox| place::read_process(&sandbox))
-                .is_none_or(|identity| identity.open().is_none());
+            let sandbox = self.place.open_hanging(&id).ok();
+            let identity = sandbox.and_then(|sandbox| place::read_process(&sandbox));
+            let ended = identity.is_none_or(|identity| {
+                // If it is a child of ours, it stays as a zombie until somebody asks how it ended.
+                if let Some(pidfd) = identity.open() {
+                    process::reap(pidfd.as_fd());
+                }
+                identity.open().is_none()
+            });
             if ended && self.remove_group(&id).is_ok() {
                 self.place.take_back(&id);
                 let _ = self.remove(&id);
+            } else {
+                self.has_hanging = true;
             }
         }
     }

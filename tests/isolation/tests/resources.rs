@@ -317,9 +317,10 @@ fn a_spinning_sandbox_leaves_the_rest(belljar: &Installation) {
         );
     }
     let spin = greedy.start_with(&[], [PROBE, "spin", "4000", "4"]);
-    // Something else may wake up for a moment: the best of four counts.
+    // Something else may wake up for a moment: the best of four counts. Without limits, five threads on two processors
+    // would have 0.4 each.
     let best = (0..4).map(|_| neighbours_share()).fold(0.0, f64::max);
-    assert!(best >= 0.9, "the neighbour got {best:.2} of its processor");
+    assert!(best >= 0.75, "the neighbour got {best:.2} of its processor");
     let greedy = report_of(&spin.finish().expect_success().text());
     assert!(share_of(&greedy) < 1.15, "one processor was {:.2}: {greedy}", share_of(&greedy));
 }
