@@ -17,6 +17,9 @@ use crate::failure::Failure;
 const NOISE: &str = "head -c 16000000 /dev/zero | tr '\\0' 'x'; echo done";
 const NOISE_BYTES: u64 = 16_000_005;
 
+/// Streams on one connection, well below what the server takes.
+const PER_CONNECTION: u32 = 50;
+
 #[derive(Debug, Serialize)]
 pub(super) struct Followers {
     count: u32,
@@ -43,9 +46,14 @@ impl Followers {
             };
             let begun = Instant::now();
             let process = client.processes.clone().start_process(request).await?.into_inner();
-            let all = futures_util::future::try_join_all(
-                (0..count).map(|_| follow(client, &process.process_id)),
-            );
+            let mut clients = Vec::new();
+            for _ in 0..count.div_ceil(PER_CONNECTION) {
+                clients.push(beside.client().await?);
+            }
+            let all = futures_util::future::try_join_all((0..count).map(|number| {
+                let client = &clients[(number / PER_CONNECTION) as usize];
+                follow(client, &process.process_id)
+            }));
             let mut peak = server_before_bytes;
             let mut look = tokio::time::interval(std::time::Duration::from_millis(50));
             let mut all = std::pin::pin!(all);
