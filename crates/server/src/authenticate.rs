@@ -45,8 +45,9 @@ pub(crate) async fn authenticate(
 ) -> Response {
     let request_id = respond::request_id(request.headers());
     let open = OPEN.contains(&request.uri().path());
-    let peer = request.extensions().get::<Peer>().copied();
-    let caller = if open { Ok(None) } else { gate.enter(peer, request.headers()).await.map(Some) };
+    let peer = request.extensions().get::<Peer>().cloned();
+    let caller =
+        if open { Ok(None) } else { gate.enter(peer.as_ref(), request.headers()).await.map(Some) };
     let grpc = respond::is_grpc(request.headers());
     let response = match caller {
         Ok(None) => next.run(request).await,
@@ -89,11 +90,11 @@ impl Gate {
     /// Finds out who asks, and whether they may ask now.
     async fn enter(
         &self,
-        peer: Option<Peer>,
+        peer: Option<&Peer>,
         headers: &HeaderMap,
     ) -> Result<(Caller, Option<Admitted>)> {
         let address = match peer {
-            Some(Peer::Tcp { address, .. }) => Some(address.ip()),
+            Some(Peer::Tcp(peer)) => Some(peer.address.ip()),
             _ => None,
         };
         if let Some(address) = address {
@@ -126,19 +127,22 @@ impl Gate {
         });
     }
 
-    async fn identify(&self, peer: Option<Peer>, headers: &HeaderMap) -> Result<Caller> {
+    async fn identify(&self, peer: Option<&Peer>, headers: &HeaderMap) -> Result<Caller> {
         if let Some(secret) = secret(headers)? {
             return self.by_secret(secret).await;
         }
         match peer {
             Some(Peer::Embedded) => Ok(Caller::operator("embedded", Proof::Embedded)),
-            Some(Peer::Socket { uid }) if is_operator(uid) => {
+            Some(Peer::Socket { uid }) if is_operator(*uid) => {
                 Ok(Caller::operator(format!("uid:{uid}"), Proof::Socket))
             }
-            Some(Peer::Tcp { uid: Some(uid), .. }) if is_operator(uid) => {
+            Some(Peer::Tcp(peer)) => {
                 self.refuse_with_keys().await?;
                 refuse_foreign(headers)?;
-                Ok(Caller::operator(format!("uid:{uid}"), Proof::Loopback))
+                match peer.owner().await.filter(|uid| is_operator(*uid)) {
+                    Some(uid) => Ok(Caller::operator(format!("uid:{uid}"), Proof::Loopback)),
+                    None => Err(unknown("the request carries no API key")),
+                }
             }
             _ => Err(unknown("the request carries no API key")),
         }

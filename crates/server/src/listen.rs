@@ -22,7 +22,7 @@ use tower::ServiceExt;
 
 use crate::opening::Opening;
 use crate::patience::Patience;
-use crate::peer::Peer;
+use crate::peer::{Peer, TcpPeer};
 use crate::status::Status;
 
 /// Connections at once; more wait in the kernel's queue.
@@ -94,7 +94,7 @@ impl Serving {
             let (serving, tls, watcher) = (self.clone(), tls.clone(), graceful.watcher());
             tokio::spawn(async move {
                 let _place = place;
-                let peer = Peer::tcp(address, local);
+                let peer = Peer::Tcp(TcpPeer::new(address, local));
                 match tls {
                     None => serving.connection(stream, peer, watcher).await,
                     Some(tls) => {
@@ -139,10 +139,11 @@ impl Serving {
     ) {
         let _counted = self.status.connection();
         let (router, status) = (self.router, self.status);
+        let whose = peer.clone();
         let stream = Opening::new(stream, self.patience.head);
         let service = service_fn(move |mut request: hyper::Request<Incoming>| {
             let (router, counted) = (router.clone(), status.request());
-            request.extensions_mut().insert(peer);
+            request.extensions_mut().insert(whose.clone());
             async move {
                 let response = router.oneshot(request.map(Body::new)).await;
                 // Under way until the last byte of the answer has gone.

@@ -194,3 +194,51 @@ async fn without_a_key_only_this_machine_is_served() {
     assert_eq!(list(&Client::connect(&address, key).await.unwrap()).await, Ok(()));
     host.finish().await;
 }
+
+/// Asks for a sandbox over loopback without a key: once staying for the answer, or often, hanging up at once.
+const ASK: &str = r#"
+import socket, sys
+address, how = sys.argv[1].rsplit(":", 1), sys.argv[2]
+body = b'{"labels": {"by": "%s"}}' % how.encode()
+head = b"POST /v1/sandboxes HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+request = head + b"content-length: %d\r\nconnection: close\r\n\r\n" % len(body) + body
+for _ in range(1 if how == "stay" else 50):
+    connection = socket.create_connection((address[0], int(address[1])))
+    connection.sendall(request)
+    if how == "stay":
+        print(connection.recv(65536).split(b" ")[1].decode())
+    connection.close()
+"#;
+
+/// The kernel shows a socket that was closed already as root's. Somebody else who asks and hangs up is not root.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_hangs_up_at_once_is_not_the_operator() {
+    use std::os::unix::process::CommandExt;
+    const NOBODY: u32 = 65_534;
+    let Some(host) = Host::serving("hang-up") else { return };
+    let ask = |uid: u32, how: &str| {
+        let address = host.url().replace("http://", "");
+        let mut command = std::process::Command::new("python3");
+        let asked = command.args(["-c", ASK, &address, how]).uid(uid).current_dir("/").output();
+        let asked = asked.unwrap();
+        assert!(asked.status.success(), "{}", String::from_utf8_lossy(&asked.stderr));
+        String::from_utf8(asked.stdout).unwrap().trim().to_owned()
+    };
+    let admin = host.client().await;
+    ask(NOBODY, "hang-up");
+    assert_eq!(ask(NOBODY, "stay"), "401");
+    // The twin: the operator, who stays.
+    assert_eq!(ask(0, "stay"), "200");
+    // Until every request has been seen to: only this client is connected.
+    let alone = settled(async || {
+        let server = admin.system.clone().get_server(v1::GetServerRequest {}).await.unwrap();
+        let counts = server.into_inner().counts.unwrap();
+        if counts.connections == 1 { Ok(()) } else { Err(counts.connections) }
+    });
+    alone.await.unwrap();
+    let request = v1::ListSandboxesRequest::default();
+    let made = admin.sandboxes.clone().list_sandboxes(request).await.unwrap().into_inner();
+    let by: Vec<_> = made.sandboxes.iter().map(|sandbox| &sandbox.labels["by"]).collect();
+    assert_eq!(by, ["stay"]);
+    host.finish().await;
+}
