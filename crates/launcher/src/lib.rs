@@ -12,8 +12,10 @@
 #![forbid(unsafe_code)]
 
 mod disk;
+mod doors;
 mod failure;
 pub mod fault;
+mod gateway;
 mod helper;
 mod ids;
 mod layer;

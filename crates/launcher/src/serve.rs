@@ -16,6 +16,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::disk::{self, Disks};
+use crate::doors::Maker;
 use crate::failure::{Result, Stage};
 use crate::fault::point;
 use crate::helper::{Helper, Helpers};
@@ -50,7 +51,13 @@ pub fn main(socket: i32) -> ExitCode {
     // Out of the terminal's process group: Ctrl-C is for the command, not for us.
     let _ = rustix::process::setsid();
     let Ok(socket) = inherited::take(socket) else { return ExitCode::from(125) };
-    let mut server = Server { socket, launcher: None, starting: Vec::new(), stopping: Vec::new() };
+    let mut server = Server {
+        socket,
+        launcher: None,
+        starting: Vec::new(),
+        stopping: Vec::new(),
+        making: Vec::new(),
+    };
     while server.turn() {}
     ExitCode::SUCCESS
 }
@@ -60,6 +67,7 @@ struct Server {
     launcher: Option<Launcher>,
     starting: Vec<(u64, String, Helper)>,
     stopping: Vec<(u64, Stopping)>,
+    making: Vec<(u64, Maker)>,
 }
 
 impl Server {
@@ -71,6 +79,7 @@ impl Server {
             self.starting.iter().map(|(_, _, one)| PollFd::new(&one.socket, PollFlags::IN)),
         );
         watched.extend(self.stopping.iter().map(|(_, one)| PollFd::new(&one.pidfd, PollFlags::IN)));
+        watched.extend(self.making.iter().map(|(_, one)| PollFd::new(&one.socket, PollFlags::IN)));
         let now = Instant::now();
         let patience =
             self.stopping.iter().map(|(_, one)| one.deadline.saturating_duration_since(now)).min();
@@ -95,6 +104,12 @@ impl Server {
         }
         let ready: Vec<bool> = watched.iter().map(|one| !one.revents().is_empty()).collect();
         let (starting, stopping) = (self.starting.len(), self.stopping.len());
+        for index in (0..self.making.len()).rev() {
+            if ready[1 + starting + stopping + index] {
+                let (serial, one) = self.making.swap_remove(index);
+                self.finish_doors(serial, one);
+            }
+        }
         for index in (0..stopping).rev() {
             if ready[1 + starting + index] {
                 let (serial, one) = self.stopping.swap_remove(index);
@@ -191,6 +206,10 @@ impl Server {
             Ask::Counters { id } => Ok(Some(Answer::Counters(launcher.counters(&id)?))),
             Ask::Freeze { id, frozen } => launcher.freeze(&id, frozen).map(|()| Some(Answer::Done)),
             Ask::ResetLayer { id } => launcher.reset_layer(&id).map(|()| Some(Answer::Done)),
+            Ask::Doors { id, udp_ports } => {
+                self.making.push((serial, launcher.make_doors(&id, &udp_ports)?));
+                Ok(None)
+            }
             Ask::Find => Ok(Some(Answer::Found(launcher.find()))),
         }
     }
@@ -205,6 +224,13 @@ impl Server {
             }
         };
         self.answer(serial, answer);
+    }
+
+    fn finish_doors(&self, serial: u64, maker: Maker) {
+        match maker.collect() {
+            Ok((doors, sockets)) => self.answer_with(serial, Answer::Doors(doors), &sockets),
+            Err(failure) => self.answer(serial, Answer::Failed(failure)),
+        }
     }
 
     /// Nobody waits for anything: the time to prepare for the next start.
@@ -246,9 +272,14 @@ impl Server {
     }
 
     fn answer(&self, serial: u64, answer: Answer) {
+        self.answer_with(serial, answer, &[]);
+    }
+
+    fn answer_with(&self, serial: u64, answer: Answer, descriptors: &[OwnedFd]) {
         let reply = postcard::to_stdvec(&Reply { serial, answer }).unwrap_or_default();
+        let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
         // An asker that is gone does not wait for the answer.
-        let _ = message::send(&self.socket, &reply, &[]);
+        let _ = message::send(&self.socket, &reply, &descriptors);
     }
 }
 

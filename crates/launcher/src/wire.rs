@@ -25,6 +25,8 @@ pub enum Ask {
     Freeze { id: String, frozen: bool },
     /// Gives the sandbox an empty workspace layer. Answered by `Done`.
     ResetLayer { id: String },
+    /// Makes the gateway of a sandbox that runs, anew where there is one. Answered by `Doors`, with a descriptor each.
+    Doors { id: String, udp_ports: Vec<u16> },
     /// Answered by `Found`: everything on this host that belongs to this installation.
     Find,
 }
@@ -41,8 +43,28 @@ pub enum Answer {
     Started,
     Done,
     Counters(Counters),
+    Doors(Vec<Door>),
     Found(Vec<Object>),
     Failed(Failure),
+}
+
+/// A socket in the gateway of a sandbox. It listens, or is bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Door {
+    pub kind: DoorKind,
+    pub port: u16,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DoorKind {
+    /// Takes all connections but those to name servers and to the proxy; the kernel knows where they wanted to go.
+    Tcp,
+    DnsUdp,
+    DnsTcp,
+    /// Datagrams to this port, wherever they go.
+    Udp,
+    /// For programs that were told of a proxy.
+    Proxy,
 }
 
 /// What this launcher can do on this host.
