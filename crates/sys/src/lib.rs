@@ -19,6 +19,7 @@ pub mod mount;
 pub mod namespace;
 pub mod netlink;
 pub mod process;
+pub mod redirect;
 pub mod signals;
 pub mod socket;
 pub mod uapi;

@@ -1,0 +1,51 @@
+//! What a sandbox's network ends in, and who is behind it.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+
+use belljar_policy::{SandboxId, TenantId};
+use tokio::net::TcpStream;
+
+/// Who is behind a set of doors.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Identity {
+    pub sandbox: SandboxId,
+    pub tenant: TenantId,
+}
+
+/// The sockets of one sandbox, bound and listening in its gateway's network namespace.
+///
+/// Several per kind: one for IPv4, one for IPv6.
+#[derive(Debug, Default)]
+pub struct Doors {
+    /// Where every TCP connection is redirected to.
+    pub tcp: Vec<TcpListener>,
+    pub dns_udp: Vec<UdpSocket>,
+    pub dns_tcp: Vec<TcpListener>,
+    /// The ports that UDP rules name, with the port. The sockets report the original destination (packet info).
+    pub udp: Vec<(u16, UdpSocket)>,
+    /// For programs that insist on a proxy: HTTP and SOCKS5.
+    pub proxy: Vec<TcpListener>,
+}
+
+/// Tells where a redirected connection was meant to go.
+pub trait Destinations: Send + Sync {
+    /// # Errors
+    /// Where the connection was not redirected, or the kernel does not tell.
+    fn original(&self, connection: &TcpStream) -> io::Result<SocketAddr>;
+}
+
+/// The kernel's own word: `SO_ORIGINAL_DST`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Redirected;
+
+impl Destinations for Redirected {
+    fn original(&self, connection: &TcpStream) -> io::Result<SocketAddr> {
+        let original = belljar_sys::redirect::original_destination(connection)?;
+        // A connection straight to the door was meant for us, not for somebody outside.
+        if original == connection.local_addr()? {
+            return Err(io::ErrorKind::AddrNotAvailable.into());
+        }
+        Ok(original)
+    }
+}

@@ -1,0 +1,36 @@
+//! The way out of a sandbox: doors, names, addresses, TLS and HTTP, decided on the host.
+//!
+//! Gets listening sockets ([`Doors`]), who is behind them ([`Identity`]) and what they may do ([`Rules`]); nothing else.
+//! Whoever speaks through a door *is* that sandbox: identity comes from the socket and never from what is said on it.
+//!
+//! Guarantees: what no rule names is denied; what cannot be read, resolved, verified or counted is denied; every queue,
+//! table, message and wait has a limit; every flow, denied name and inspected request leaves exactly one [`Record`].
+//! Dropping a [`Gate`] closes its doors and cuts its flows.
+//!
+//! Not here: making the sockets and the network around them (the launcher), keeping records, secrets and approvals
+//! (the engine, through [`Recorder`], [`Secrets`] and [`Approver`]).
+
+#![forbid(unsafe_code)]
+#![allow(dead_code, unused_imports, reason = "the doors that use it come next")]
+
+mod credentials;
+mod doors;
+mod flow;
+mod gate;
+mod http;
+mod intercept;
+mod outside;
+mod record;
+mod rules;
+mod settings;
+
+pub use credentials::SecretValue;
+pub use doors::{Destinations, Doors, Identity, Redirected};
+pub use gate::{Counts, Egress, Gate};
+pub use intercept::Authority;
+pub use outside::{
+    Approval, Approver, Asked, NoApprover, NoSecrets, Recorder, SecretError, Secrets,
+};
+pub use record::{Reason, Record, Stage, Verdict};
+pub use rules::Rules;
+pub use settings::{Settings, Upstream};
