@@ -159,8 +159,14 @@ impl Group<'_> {
                 self.write_if_there(Controller::Memory, "memory.oom.group", "0")
             }
             Some(Version::V1) => {
-                self.write(Controller::Memory, "memory.limit_in_bytes", &bytes)?;
-                self.write_if_there(Controller::Memory, "memory.memsw.limit_in_bytes", &bytes)?;
+                let both = "memory.memsw.limit_in_bytes";
+                // Memory alone may never be allowed more than memory and swap: a group that is given more than it had
+                // gets the latter first, one that is given less gets it last.
+                if self.write(Controller::Memory, "memory.limit_in_bytes", &bytes).is_err() {
+                    self.write_if_there(Controller::Memory, both, &bytes)?;
+                    self.write(Controller::Memory, "memory.limit_in_bytes", &bytes)?;
+                }
+                self.write_if_there(Controller::Memory, both, &bytes)?;
                 self.write_if_there(Controller::Memory, "memory.swappiness", "0")
             }
             None => Err(io::ErrorKind::Unsupported.into()),
@@ -358,6 +364,28 @@ mod tests {
         assert_eq!(read("memory.max"), "536870912");
         assert_eq!(read("cpu.max"), "150000 100000");
         assert_eq!(read("pids.max"), "256");
+    }
+
+    /// On the real thing where it is version 1: only the kernel knows which order it takes.
+    #[test]
+    fn memory_limits_go_up_and_down() {
+        let cgroups = Cgroups::detect(Path::new("/"), true);
+        let parent = format!("belljar-limits-{}", std::process::id());
+        let group = cgroups.group(&parent, "one");
+        if group.version(Controller::Memory) != Some(Version::V1)
+            || group.create_version_1().is_err()
+        {
+            eprintln!(
+                "SKIPPED memory_limits_go_up_and_down: no version 1 memory group can be made"
+            );
+            return;
+        }
+        let limited = [256 << 20, 512 << 20, 128 << 20].map(|bytes| {
+            group.limit(&Limits { memory_bytes: Some(bytes), ..Limits::default() }).err()
+        });
+        group.remove().unwrap();
+        cgroups.remove_parent(&parent);
+        assert!(limited.iter().all(Option::is_none), "{limited:?}");
     }
 
     #[test]
