@@ -1,0 +1,117 @@
+// The client: one server, and what it has.
+import { type ClientOptions, transportOf } from "./connect.js";
+import type * as api from "./generated/api.js";
+import { Process } from "./process.js";
+import { Patience, isLoss } from "./retry.js";
+import { type ListProcessesOptions, type SignalOptions, listProcesses } from "./sandbox.js";
+import { Sandboxes } from "./sandboxes.js";
+import { serverEvents } from "./sse.js";
+import { type Transport, lostConnection } from "./transport.js";
+
+export interface EventOptions extends SignalOptions {
+  /** Events after this number. Absent: from now on. */
+  readonly since?: number | undefined;
+  /** Only of this sandbox, by name or id. */
+  readonly sandbox?: string | undefined;
+  /** Absent: all kinds. */
+  readonly kinds?: readonly api.EventKind[] | undefined;
+}
+
+/**
+ * A server and what it has: without arguments that of `BELLJAR_SERVER`, or the server of this machine, which is started
+ * where none runs. Connecting is left to the first request.
+ */
+export class Belljar implements AsyncDisposable {
+  readonly #transport: Transport;
+  readonly sandboxes: Sandboxes;
+
+  constructor(server?: string | ClientOptions) {
+    this.#transport = transportOf(server);
+    this.sandboxes = new Sandboxes(this.#transport);
+  }
+
+  /** A process of any client, to follow, type to or end. */
+  async process(id: string, options: SignalOptions = {}): Promise<Process> {
+    const info = await this.#get<api.Process>(`/v1/processes/${encodeURIComponent(id)}`, options);
+    return new Process(this.#transport, info);
+  }
+
+  /** Processes, newest first. */
+  async processes(options: ListProcessesOptions = {}): Promise<Process[]> {
+    return await listProcesses(this.#transport, options);
+  }
+
+  /** What happens to sandboxes and processes, as it happens. Goes on after a loss of the connection. */
+  async *events(options: EventOptions = {}): AsyncGenerator<api.Event, void, undefined> {
+    const { signal } = options;
+    const patience = new Patience();
+    let since = options.since;
+    for (;;) {
+      try {
+        const answer = await this.#transport.stream("GET", "/v1/events", {
+          query: { since, sandbox: options.sandbox, kind: options.kinds },
+          headers: { accept: "text/event-stream" },
+          signal,
+          repeatable: true,
+        });
+        patience.connected();
+        for await (const { data } of serverEvents<api.Event>(answer, signal)) {
+          patience.progress();
+          since = data.seq;
+          yield data;
+        }
+        throw lostConnection("the server let the stream end");
+      } catch (error) {
+        if (!isLoss(error)) throw error;
+        await patience.wait(error, signal);
+      }
+    }
+  }
+
+  /** What has happened so far, oldest first, as far as it is kept. */
+  async history(options: EventOptions = {}): Promise<api.Event[]> {
+    const events: api.Event[] = [];
+    for (let since = options.since; ; since = events.at(-1)?.seq) {
+      const page: api.EventPage = await this.#transport.json("GET", "/v1/events", {
+        query: { since, sandbox: options.sandbox, kind: options.kinds },
+        signal: options.signal,
+        repeatable: true,
+      });
+      events.push(...page.events);
+      if (!page.more) return events;
+    }
+  }
+
+  /** The server itself. */
+  async server(options: SignalOptions = {}): Promise<api.Server> {
+    return await this.#get("/v1/server", options);
+  }
+
+  /** Who this client is to the server. */
+  async caller(options: SignalOptions = {}): Promise<api.Caller> {
+    return await this.#get("/v1/caller", options);
+  }
+
+  /** What sandboxes can start from. */
+  async templates(options: SignalOptions = {}): Promise<api.Template[]> {
+    return (await this.#get<api.ListTemplatesResponse>("/v1/templates", options)).templates;
+  }
+
+  /** Network policies with a name. */
+  async profiles(options: SignalOptions = {}): Promise<api.Profile[]> {
+    return (await this.#get<api.ListProfilesResponse>("/v1/profiles", options)).profiles;
+  }
+
+  /** Closes the connections. Sandboxes and processes stay. */
+  close(): void {
+    this.#transport.close();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.close();
+  }
+
+  async #get<T>(path: string, options: SignalOptions): Promise<T> {
+    return await this.#transport.json<T>("GET", path, { signal: options.signal, repeatable: true });
+  }
+}

@@ -1,0 +1,25 @@
+// The examples are run as a user would run them, and say what they promise.
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { environment, useServer } from "./server.js";
+
+const at = useServer();
+
+const PROMISED: Record<string, string> = {
+  quickstart: "0 hello from Linux\nsum 6\n",
+  processes: "stdout heard one\nstdout heard two\nexit code 0\n",
+  files: "found on line 1\nran 42\nrange answer\ndownloaded 1 file of 292 bytes\n",
+  cancel: "timed out: true 124\naborted: true\nsandbox-not-found - there is no sandbox `nobody`\n",
+};
+
+for (const [name, promised] of Object.entries(PROMISED)) {
+  test(`example ${name}`, async () => {
+    const program = fileURLToPath(new URL(`../examples/${name}.js`, import.meta.url));
+    const env = { ...environment(), BELLJAR_SERVER: at.server.url };
+    const { stdout } = await promisify(execFile)(process.execPath, [program], { env, timeout: 60_000 });
+    assert.equal(stdout, promised);
+  });
+}
