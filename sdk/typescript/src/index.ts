@@ -18,3 +18,7 @@ export { type ListProcessesOptions, type RunResult, Sandbox, type SignalOptions 
 export { type ListOptions, Sandboxes } from "./sandboxes.js";
 export type { TreeReport } from "./tree.js";
 export { fromWire, toWire } from "./wire.js";
+export {
+  type BootOptions, type Definition, Lane, type Mount, type NetworkDefinition, type Rootfs, SandboxDefinition, defineSandbox, fs, network,
+  rootfs,
+} from "./define.js";

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { mkdtemp, realpath } from "node:fs/promises";
+import { mkdtemp, realpath, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -159,7 +159,8 @@ test("the Unix socket and keys", async () => {
 });
 
 test("without an address the local server is found or started, also where its path is long", async () => {
-  const stateDir = join(await realpath(await mkdtemp(join(tmpdir(), "belljar-local-"))), "a".repeat(60), "b".repeat(60));
+  const here = await realpath(await mkdtemp(join(tmpdir(), "belljar-local-")));
+  const stateDir = join(here, "a".repeat(60), "b".repeat(60));
   try {
     const clients = Array.from({ length: 3 }, () => new Belljar({ stateDir, binary: BINARY }));
     const servers = await Promise.all(clients.map(async (client) => await client.server()));
@@ -176,5 +177,6 @@ test("without an address the local server is found or started, also where its pa
     clients.forEach((client) => client.close());
   } finally {
     await cleanUp(stateDir);
+    await rm(here, { recursive: true });
   }
 });

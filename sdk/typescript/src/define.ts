@@ -1,0 +1,173 @@
+// The definition style: say once what a sandbox is, boot it as often as wanted.
+//
+//   const python = defineSandbox({ rootfs: rootfs.builtIn(), resources: { memory: "1GiB" }, network: network.none() });
+//   await using lane = await python.boot({ mounts: { "/workspace": fs.memory({ "main.py": "print(1)" }) } });
+import { posix } from "node:path";
+import { Belljar } from "./client.js";
+import type { RunOptions, StartOptions, TerminalSize, Words } from "./command.js";
+import { invalid } from "./errors.js";
+import type { Files } from "./files.js";
+import type { CreateOptions, Limits } from "./options.js";
+import type { Process } from "./process.js";
+import type { RunResult, Sandbox, SignalOptions } from "./sandbox.js";
+
+/** What a sandbox starts from. */
+export interface Rootfs {
+  readonly template: string;
+  readonly writable: boolean;
+}
+
+export const rootfs = {
+  /** What the server has: `host`, or another of its templates. Immutable, but for the usual writable directories. */
+  builtIn: (name = "host"): Rootfs => ({ template: name, writable: false }),
+  /** A directory of the server's host that holds a root file system. */
+  directory: (path: string): Rootfs => ({ template: `rootfs:${path}`, writable: false }),
+  /** The same, with a layer over all of it that takes what is written, and ends with the sandbox. */
+  writable: (base: Rootfs): Rootfs => ({ ...base, writable: true }),
+} as const;
+
+/** What a sandbox may reach. */
+export type NetworkDefinition = Pick<CreateOptions, "network" | "profile" | "allow">;
+
+export const network = {
+  /** Nothing. */
+  none: (): NetworkDefinition => ({ network: "none" }),
+  /** These hosts, as `host`, `*.domain` or `host:port`, and nothing else. */
+  allow: (...hosts: string[]): NetworkDefinition => ({ network: "allowlist", allow: hosts }),
+  /** A network policy that has a name. */
+  profile: (name: string): NetworkDefinition => ({ profile: name }),
+  /** All of the internet. */
+  full: (): NetworkDefinition => ({ network: "full" }),
+} as const;
+
+/** Something to be seen at a path inside. */
+export type Mount =
+  | { readonly kind: "bind"; readonly source: string; readonly mode: "ro" | "rw" }
+  | { readonly kind: "memory"; readonly files: Readonly<Record<string, string | Uint8Array>> };
+
+export const fs = {
+  /** A directory of the server's host; read-only unless `mode` is `rw`. */
+  bind: (source: string, options: { mode?: "ro" | "rw" | undefined } = {}): Mount => ({ kind: "bind", source, mode: options.mode ?? "ro" }),
+  /**
+   * Files by their paths below the mount, sent when the sandbox boots. They are the sandbox's own from then on. The
+   * mount has to lie in a directory that the sandbox may write to: `/workspace`, `/tmp`, `/output`, `/home/user`.
+   */
+  memory: (files: Readonly<Record<string, string | Uint8Array>>): Mount => ({ kind: "memory", files }),
+} as const;
+
+export interface Definition {
+  /** Absent: the server's own choice. */
+  readonly rootfs?: Rootfs | undefined;
+  readonly resources?: Limits | undefined;
+  /** Absent: none. */
+  readonly network?: NetworkDefinition | undefined;
+  readonly env?: Readonly<Record<string, string>> | undefined;
+  readonly user?: string | undefined;
+  readonly labels?: Readonly<Record<string, string>> | undefined;
+  /** Absent: the server of this machine. */
+  readonly client?: Belljar | undefined;
+}
+
+export interface BootOptions extends SignalOptions {
+  /** By their paths inside. */
+  readonly mounts?: Readonly<Record<string, Mount>> | undefined;
+  readonly cwd?: string | undefined;
+  readonly name?: string | undefined;
+  readonly env?: Readonly<Record<string, string>> | undefined;
+}
+
+/** A kind of sandbox. Nothing exists until it is booted. */
+export class SandboxDefinition {
+  readonly #definition: Definition;
+
+  /** @internal */
+  constructor(definition: Definition) {
+    this.#definition = definition;
+  }
+
+  /** Makes a sandbox of this kind. */
+  async boot(options: BootOptions = {}): Promise<Lane> {
+    const { rootfs, resources, network, env, user, labels } = this.#definition;
+    const client = this.#definition.client ?? new Belljar();
+    const sandbox = await client.sandboxes.create({
+      template: rootfs?.template,
+      writable: rootfs?.writable,
+      limits: resources,
+      ...network,
+      env: { ...env, ...options.env },
+      user,
+      labels,
+      name: options.name,
+      cwd: options.cwd,
+      ...mounted(options.mounts ?? {}),
+      signal: options.signal,
+    });
+    return new Lane(sandbox, this.#definition.client === undefined ? client : undefined);
+  }
+}
+
+export function defineSandbox(definition: Definition): SandboxDefinition {
+  return new SandboxDefinition(definition);
+}
+
+/** A sandbox that was booted, and ends when it is closed. */
+export class Lane implements AsyncDisposable {
+  readonly sandbox: Sandbox;
+  readonly #client: Belljar | undefined;
+
+  /** @internal */
+  constructor(sandbox: Sandbox, client: Belljar | undefined) {
+    this.sandbox = sandbox;
+    this.#client = client;
+  }
+
+  get fs(): Files {
+    return this.sandbox.files;
+  }
+
+  /** Runs a command to its end. */
+  async exec(words: Words, options: RunOptions = {}): Promise<RunResult> {
+    return await this.sandbox.run(words, options);
+  }
+
+  /** Starts a command. */
+  async spawn(words: Words, options: StartOptions = {}): Promise<Process> {
+    return await this.sandbox.start(words, options);
+  }
+
+  /** Starts a command on a terminal. */
+  async pty(words?: Words, options: StartOptions & { size?: TerminalSize | undefined } = {}): Promise<Process> {
+    return await this.sandbox.pty(words, options);
+  }
+
+  async close(): Promise<void> {
+    await this.sandbox.destroy();
+    this.#client?.close();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+}
+
+function mounted(mounts: Readonly<Record<string, Mount>>): Pick<CreateOptions, "mounts" | "files"> {
+  const binds: string[] = [];
+  const files: Record<string, string | Uint8Array> = {};
+  for (const [target, mount] of Object.entries(mounts)) {
+    if (!target.startsWith("/")) throw invalid(`the mount \`${target}\` is no path inside`, "write it from `/` on");
+    if (mount.kind === "bind") {
+      binds.push(`${mount.source}:${target}:${mount.mode}`);
+      continue;
+    }
+    for (const [path, content] of Object.entries(mount.files)) files[below(target, path)] = content;
+  }
+  return { mounts: binds, files };
+}
+
+function below(target: string, path: string): string {
+  const whole = posix.join(target, path);
+  if (!whole.startsWith(posix.join(target, "/"))) {
+    throw invalid(`\`${path}\` does not lie below the mount \`${target}\``, "leave out `..`");
+  }
+  return whole;
+}
