@@ -148,6 +148,8 @@ codes! {
     /// The client took too long to send its request.
     RequestTimedOut => "request-timed-out",
 
+    /// There is no policy with this name, or not this version of it.
+    PolicyNotFound => "policy-not-found",
     /// The policy that the sandbox runs under denies this; the message names the rule.
     PolicyDenied => "policy-denied",
 

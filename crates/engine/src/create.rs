@@ -17,7 +17,7 @@ use crate::plan::{Plan, network_enforcement};
 use crate::store::{Claimed, End, EnforcementRecord, KeyClaim, SandboxRecord, State, Step};
 use crate::time::{duration_ms, now_ms};
 use crate::transition::{end, release};
-use crate::{CreateRequest, Error, Result, volume};
+use crate::{Asker, CreateRequest, Error, Result, policy, volume};
 
 /// How long a sandbox lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,18 +30,20 @@ pub(crate) enum Life {
 
 pub(crate) async fn create(
     inner: &Arc<Inner>,
+    asker: &Asker,
     tenant: &TenantId,
     request: &CreateRequest,
     plan: Plan,
     life: Life,
 ) -> Result<SandboxRecord> {
-    let created = create_once(inner, tenant, request, plan, life, None).await?;
+    let created = create_once(inner, asker, tenant, request, plan, life, None).await?;
     Ok(created.expect("without a key nothing was created before"))
 }
 
 /// Creates a sandbox unless somebody has the key already: then `None`.
 pub(crate) async fn create_once(
     inner: &Arc<Inner>,
+    asker: &Asker,
     tenant: &TenantId,
     request: &CreateRequest,
     plan: Plan,
@@ -69,6 +71,7 @@ pub(crate) async fn create_once(
         failure: None,
         details: plan.details(request, &[]),
     };
+    policy::permit_create(inner, asker, &record, request).await?;
     if inner.store.reserve(&record, key).await? != Claimed::New {
         return Ok(None);
     }

@@ -16,19 +16,20 @@ use crate::destroy::{destroy, has_ended};
 use crate::files::Files;
 use crate::live::Live;
 use crate::log::{LogReader, Offsets};
+use crate::policy::PolicyCache;
 use crate::presence::Presence;
 use crate::query::Place;
 use crate::state_dir::StateDirectory;
 use crate::store::{End, Listing, ProcessRecord, SandboxRecord, SqliteStore, State, Store};
 use crate::{
-    Artifact, AuditLog, Counts, CreateRequest, EngineOptions, Error, Events, ExecRequest,
-    Explanation, Follower, LayerChange, LeakReport, Lease, Page, Process, ProcessControl,
-    ProcessInfo, ProcessQuery, Result, Sandbox, SandboxQuery, Scope, Session, SessionRequest,
-    Started, TemplateInfo, Tenants,
+    Artifact, Asker, AuditLog, Counts, CreateRequest, EngineOptions, Error, Events, ExecRequest,
+    Explanation, Follower, Judged, LayerChange, LeakReport, Lease, Page, Policies, Process,
+    ProcessControl, ProcessInfo, ProcessQuery, Question, Result, Sandbox, SandboxPolicy,
+    SandboxQuery, Scope, Session, SessionRequest, Started, TemplateInfo, Tenants,
 };
 use crate::{
-    artifacts, ensure, explain, hold, layer, leaks, once, process, query, recovery, session,
-    template,
+    artifacts, ensure, explain, hold, layer, leaks, once, policy, process, query, recovery,
+    session, template,
 };
 
 /// Removing a sandbox takes milliseconds, unless something in it cannot be killed; the next command then goes on.
@@ -43,6 +44,8 @@ const MAINTAIN_EVERY: u32 = 128;
 pub struct Engine {
     pub(crate) inner: Arc<Inner>,
     pub(crate) scope: Scope,
+    /// Who asks, for records of what is decided on the way.
+    pub(crate) asker: Arc<Asker>,
 }
 
 pub(crate) struct Inner {
@@ -52,6 +55,8 @@ pub(crate) struct Inner {
     pub(crate) audit: AuditLog,
     pub(crate) background: Background,
     pub(crate) presence: Presence,
+    /// What sandboxes run under.
+    pub(crate) policies: PolicyCache,
     /// The processes that this engine attends to.
     pub(crate) attended: Arc<process::Registry>,
     /// How long records and logs of what has ended are kept.
@@ -76,6 +81,7 @@ impl Engine {
         let inner = Arc::new(Inner {
             audit: AuditLog::of(directory.root()),
             presence: Presence::new(directory.sessions()),
+            policies: PolicyCache::default(),
             directory,
             store: Arc::new(store),
             backends: Backends::new(options.backends),
@@ -93,7 +99,7 @@ impl Engine {
         if options.attend {
             let caretaker = recovery::take_care(&inner).await;
             *inner.caretaker.lock().unwrap_or_else(PoisonError::into_inner) = Some(caretaker);
-            return Ok(Self { inner, scope: Scope::All });
+            return Ok(Self { inner, scope: Scope::All, asker: Arc::default() });
         }
         let sweeper = Arc::clone(&inner);
         inner.background.spawn(async move {
@@ -101,13 +107,20 @@ impl Engine {
                 tracing::warn!(%error, "looking after the state directory failed");
             }
         });
-        Ok(Self { inner, scope: Scope::All })
+        Ok(Self { inner, scope: Scope::All, asker: Arc::default() })
     }
 
     /// The same engine as a caller sees it: what lies outside its scope does not exist.
     #[must_use]
     pub fn scoped(&self, scope: Scope) -> Self {
-        Self { inner: Arc::clone(&self.inner), scope }
+        Self { inner: Arc::clone(&self.inner), scope, asker: Arc::clone(&self.asker) }
+    }
+
+    /// The same engine, with the name of who asks on the records of decisions.
+    #[must_use]
+    pub fn asked_by(mut self, asker: Asker) -> Self {
+        self.asker = Arc::new(asker);
+        self
     }
 
     #[must_use]
@@ -132,9 +145,10 @@ impl Engine {
     pub async fn create(&self, request: CreateRequest) -> Result<Sandbox> {
         self.scope.may_create()?;
         let (inner, tenant) = (Arc::clone(&self.inner), self.scope.tenant());
+        let asker = Arc::clone(&self.asker);
         to_the_end(async move {
-            let record = once::create(&inner, &tenant, &request).await?;
-            ensure::ensure(&inner, &record.id, &request.ensure).await?;
+            let record = once::create(&inner, &asker, &tenant, &request).await?;
+            ensure::ensure(&inner, &asker, &record.id, &request.ensure).await?;
             Ok(record.into())
         })
         .await
@@ -143,7 +157,8 @@ impl Engine {
     /// The sandbox of a run; see [`SessionRequest`].
     pub async fn session(&self, request: SessionRequest) -> Result<Session> {
         let (inner, scope) = (Arc::clone(&self.inner), self.scope.clone());
-        to_the_end(async move { session::session(&inner, &scope, request).await }).await
+        let asker = Arc::clone(&self.asker);
+        to_the_end(async move { session::session(&inner, &asker, &scope, request).await }).await
     }
 
     /// The sandboxes that the query means, oldest first.
@@ -218,6 +233,7 @@ impl Engine {
     /// Starts a command. Returns once it runs; a command that cannot be started is an error with its own code.
     pub async fn exec(&self, id: &SandboxId, request: ExecRequest) -> Result<Process> {
         self.visible(id).await?;
+        let request = policy::permit_exec(&self.inner, &self.asker, id, request).await?;
         let (inner, id) = (Arc::clone(&self.inner), id.clone());
         to_the_end(async move { process::start(&inner, &id, request).await }).await
     }
@@ -226,6 +242,7 @@ impl Engine {
     /// given by name or id.
     pub async fn start(&self, sandbox: &str, request: ExecRequest) -> Result<Started> {
         let id = self.find(sandbox).await?.id;
+        let request = policy::permit_exec(&self.inner, &self.asker, &id, request).await?;
         let inner = Arc::clone(&self.inner);
         to_the_end(async move { process::start_detached(&inner, &id, request).await }).await
     }
@@ -323,6 +340,30 @@ impl Engine {
         let (inner, scope) = (Arc::clone(&self.inner), self.scope.clone());
         let reference = reference.to_owned();
         to_the_end(async move { layer::discard(&inner, &scope, &reference).await }).await
+    }
+
+    /// What a sandbox runs under; `None` where it has no policy.
+    pub async fn policy(&self, id: &SandboxId) -> Result<Option<Arc<SandboxPolicy>>> {
+        self.visible(id).await?;
+        let governed = self.inner.policies.of(&self.inner, id).await?;
+        Ok(governed.map(|governed| Arc::clone(&governed.policy)))
+    }
+
+    /// Asks the policy of a sandbox, and puts the answer on record. Without a policy everything is permitted, and there
+    /// is no record.
+    pub async fn judge(&self, id: &SandboxId, question: Question) -> Result<Judged> {
+        self.visible(id).await?;
+        let governed = self.inner.policies.of(&self.inner, id).await?;
+        Ok(match governed {
+            None => Judged::ungoverned(),
+            Some(governed) => policy::judge(&self.inner.audit, &governed, &self.asker, question),
+        })
+    }
+
+    /// Policies that are kept by name.
+    #[must_use]
+    pub fn policies(&self) -> Policies {
+        Policies::new(&self.inner, self.scope.clone())
     }
 
     /// Who shares the state directory.
@@ -480,6 +521,7 @@ impl Inner {
     /// Ends the connection to a sandbox that is about to go.
     pub(crate) async fn forget(&self, id: &SandboxId) {
         let live = self.lock_live().remove(id);
+        self.policies.forget(id);
         if let Some(live) = live {
             live.close().await;
         }

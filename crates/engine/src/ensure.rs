@@ -13,7 +13,7 @@ use crate::lock::FileLock;
 use crate::plan::hex;
 use crate::process;
 use crate::store::Step;
-use crate::{Error, ExecRequest, Program, Result};
+use crate::{Asker, Error, ExecRequest, Program, Result, policy};
 
 /// Installing packages takes minutes, not hours.
 const TIMEOUT: Duration = Duration::from_secs(1800);
@@ -23,7 +23,12 @@ const SHOWN: usize = 2048;
 
 /// Runs those of `commands` that have not succeeded in this sandbox yet, in order. The first failure ends it; the
 /// sandbox stays.
-pub(crate) async fn ensure(inner: &Arc<Inner>, id: &SandboxId, commands: &[String]) -> Result<()> {
+pub(crate) async fn ensure(
+    inner: &Arc<Inner>,
+    asker: &Asker,
+    id: &SandboxId,
+    commands: &[String],
+) -> Result<()> {
     let mut missing = Vec::new();
     for command in commands {
         let hash = hex(&Sha256::digest(command.as_bytes()));
@@ -46,17 +51,18 @@ pub(crate) async fn ensure(inner: &Arc<Inner>, id: &SandboxId, commands: &[Strin
         }
         inner.store.journal(id, Step::Ensuring).await?;
         point("create.ensuring");
-        run(inner, id, command).await?;
+        run(inner, asker, id, command).await?;
         inner.store.mark_ensured(id, &hash).await?;
         point("create.ensuring.done");
     }
     Ok(())
 }
 
-async fn run(inner: &Arc<Inner>, id: &SandboxId, command: &str) -> Result<()> {
+async fn run(inner: &Arc<Inner>, asker: &Asker, id: &SandboxId, command: &str) -> Result<()> {
     let mut request = ExecRequest::new(Program::Shell(command.into()));
     request.timeout = Some(TIMEOUT);
     request.memory_cap = 2 * SHOWN;
+    let request = policy::permit_exec(inner, asker, id, request).await?;
     let completed = process::start(inner, id, request).await?.wait().await?;
     if completed.exit.success() {
         return Ok(());

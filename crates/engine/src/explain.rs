@@ -4,7 +4,7 @@ use belljar_backend::{Enforcement, IsolationClass};
 
 use crate::engine::Inner;
 use crate::plan::{Plan, network_enforcement};
-use crate::{BackendChoice, CreateRequest, Result, volume};
+use crate::{BackendChoice, CreateRequest, Result, policy, volume};
 use belljar_policy::TenantId;
 
 /// Every decision about a sandbox with its reason.
@@ -32,7 +32,8 @@ pub(crate) async fn explain(
 ) -> Result<Explanation> {
     // Nothing is made, not even a volume's directory.
     let volume = request.volume.as_ref().map(volume::rule);
-    let request = &CreateRequest { volume: None, ..request.clone() };
+    let request = policy::govern(inner, tenant, request).await?;
+    let request = &CreateRequest { volume: None, ..request };
     let plan = Plan::new(inner, tenant, request).await?;
     let mut rules = plan.backend.plan(&plan.spec).await?;
     rules.extend(volume);

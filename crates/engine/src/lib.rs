@@ -42,6 +42,7 @@ mod log;
 mod mounts;
 mod once;
 mod plan;
+mod policy;
 mod presence;
 mod process;
 mod query;
@@ -78,6 +79,10 @@ pub use keys::{KeyInfo, KeyScope, Keys, NewKey, Role};
 pub use layer::{LayerChange, LayerChangeKind};
 pub use leaks::LeakReport;
 pub use log::{Channel, LogReader, Offsets, Record};
+pub use policy::{
+    Asker, Judged, KeptPolicy, Policies, PolicyChoice, PolicyName, PolicyRef, Question,
+    QuestionKind, SandboxPolicy,
+};
 pub use process::{
     Captured, Completed, Exit, ExitStatus, Followed, Follower, Process, ProcessControl,
     ProcessEvent, ProcessInfo, ProcessStatus, Reason, Started, Usage,

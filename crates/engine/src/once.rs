@@ -15,7 +15,7 @@ use crate::engine::Inner;
 use crate::fingerprint;
 use crate::plan::Plan;
 use crate::store::{KeyClaim, Operation, SandboxRecord, State};
-use crate::{CreateRequest, Error, Result};
+use crate::{Asker, CreateRequest, Error, Result, policy};
 
 /// How long another request with the same key may be creating.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -24,6 +24,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(2);
 /// Creates a lasting sandbox, or finds the one that was created with the same key and request.
 pub(crate) async fn create(
     inner: &Arc<Inner>,
+    asker: &Asker,
     tenant: &TenantId,
     request: &CreateRequest,
 ) -> Result<SandboxRecord> {
@@ -41,9 +42,11 @@ pub(crate) async fn create(
                 None => continue,
             }
         }
-        let plan = Plan::new(inner, tenant, request).await?;
+        let governed = policy::govern(inner, tenant, request).await?;
+        let plan = Plan::new(inner, tenant, &governed).await?;
         let created =
-            create_once(inner, tenant, request, plan, Life::Lasting, claim.as_ref()).await?;
+            create_once(inner, asker, tenant, &governed, plan, Life::Lasting, claim.as_ref())
+                .await?;
         // Otherwise somebody took the key between our looking and our making.
         if let Some(record) = created {
             return Ok(record);

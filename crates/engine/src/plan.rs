@@ -20,7 +20,8 @@ use crate::mounts::{self, OpenDirectory, Protected};
 use crate::store::{Details, EnforcementRecord, WorkspaceRecord};
 use crate::time::now_ns;
 use crate::{
-    BackendChoice, CreateRequest, DEFAULT_IDLE_TIMEOUT, Error, Result, random, template, volume,
+    BackendChoice, CreateRequest, DEFAULT_IDLE_TIMEOUT, Error, Result, policy, random, template,
+    volume,
 };
 
 /// Where a sandbox's own files may be written unless the whole root is writable.
@@ -129,6 +130,7 @@ impl Plan {
             user: request.user.to_string(),
             shape: self.shape.clone(),
             stripped_environment: self.stripped_environment.clone(),
+            policy: policy::resolved(request).map(|policy| policy.reference().into()),
         }
     }
 
@@ -191,6 +193,10 @@ impl Plan {
         ] {
             add(&value.to_le_bytes());
             add(&[u8::from(asked)]);
+        }
+        if let Some(policy) = policy::resolved(request) {
+            add(policy.digest.as_bytes());
+            add(&[u8::from(policy.is_recording())]);
         }
         hex(&hash.finalize()[..8])
     }

@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::VolumeRequest;
+use crate::{PolicyChoice, VolumeRequest};
 use belljar_backend::{Backend, IsolationClass};
+use belljar_policy::document::Value;
 use belljar_policy::{
     Environment, Family, Limits, MountSpec, NetworkPolicy, Programs, SandboxName, TemplateSpec,
     UserSpec, WorkspaceMode,
@@ -105,6 +106,8 @@ pub struct CreateRequest {
     /// [`crate::Engine::create`] with a key that it has seen within a day gives the sandbox of that time, if the request is
     /// the same, and refuses another one. Sessions are found by their names and do not look at it.
     pub idempotency_key: Option<String>,
+    /// What the sandbox runs under; the other fields may ask for less than it allows, never for more.
+    pub policy: Option<PolicyChoice>,
 }
 
 /// A change to how long a sandbox may live. `None`: unchanged; zero: without limit.
@@ -166,6 +169,10 @@ pub struct ExecRequest {
     /// [`crate::Engine::start`] with a key that it has seen within a day gives the process of that time, if the request is
     /// the same, and refuses another one.
     pub idempotency_key: Option<String>,
+    /// Where the command is a program text: its language.
+    pub language: Option<String>,
+    /// What the caller tells the sandbox's policy about it.
+    pub context: BTreeMap<String, Value>,
 }
 
 impl ExecRequest {
@@ -182,6 +189,8 @@ impl ExecRequest {
             memory_cap: DEFAULT_MEMORY_CAP,
             keep_output: true,
             idempotency_key: None,
+            language: None,
+            context: BTreeMap::new(),
         }
     }
 }

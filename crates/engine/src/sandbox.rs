@@ -9,7 +9,10 @@ use std::time::{Duration, SystemTime};
 use belljar_backend::{Enforcement, IsolationClass};
 use belljar_policy::{Family, Limits, SandboxId, TenantId, UserSpec, WorkspaceMode};
 
-use crate::store::{Details, EnforcementRecord, SandboxRecord, State, WorkspaceRecord};
+use crate::PolicyRef;
+use crate::store::{
+    Details, EnforcementRecord, PolicyRecord, SandboxRecord, State, WorkspaceRecord,
+};
 use crate::time::from_ms;
 
 /// Where a sandbox is in its life.
@@ -88,6 +91,8 @@ pub struct Sandbox {
     pub ephemeral: bool,
     /// Names of environment variables that were refused at creation.
     pub stripped_environment: Vec<String>,
+    /// What it runs under.
+    pub policy: Option<PolicyRef>,
 }
 
 /// The wall in one line each.
@@ -135,6 +140,29 @@ impl From<SandboxRecord> for Sandbox {
             user: details.user.parse().unwrap_or_default(),
             ephemeral: record.owner.is_some(),
             stripped_environment: details.stripped_environment,
+            policy: details.policy.as_ref().map(PolicyRef::from),
+        }
+    }
+}
+
+impl From<&PolicyRecord> for PolicyRef {
+    fn from(record: &PolicyRecord) -> Self {
+        Self {
+            name: record.name.clone(),
+            version: record.version,
+            digest: record.digest.clone(),
+            recording: record.recording,
+        }
+    }
+}
+
+impl From<PolicyRef> for PolicyRecord {
+    fn from(policy: PolicyRef) -> Self {
+        Self {
+            name: policy.name,
+            version: policy.version,
+            digest: policy.digest,
+            recording: policy.recording,
         }
     }
 }

@@ -12,8 +12,9 @@ use crate::engine::Inner;
 use crate::ensure::ensure;
 use crate::lock::FileLock;
 use crate::plan::Plan;
+use crate::policy;
 use crate::store::{End, Owner, SandboxRecord, State};
-use crate::{CreateRequest, Error, Result, Sandbox, Scope, SessionRequest};
+use crate::{Asker, CreateRequest, Error, Result, Sandbox, Scope, SessionRequest};
 
 /// How long a name may belong to sandboxes that are being made or are just ending.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -94,6 +95,7 @@ impl std::fmt::Debug for Session {
 
 pub(crate) async fn session(
     inner: &Arc<Inner>,
+    asker: &Asker,
     scope: &Scope,
     request: SessionRequest,
 ) -> Result<Session> {
@@ -103,9 +105,18 @@ pub(crate) async fn session(
     let tenant = scope.tenant();
     match request {
         SessionRequest::Existing(reference) => existing(inner, scope, &reference).await,
-        SessionRequest::Ephemeral(request) => ephemeral(inner, &tenant, &request).await,
-        SessionRequest::Named(request) => named_with(inner, &tenant, request, None).await,
-        SessionRequest::Automatic(request) => automatic(inner, &tenant, request).await,
+        SessionRequest::Ephemeral(request) => {
+            let request = policy::govern(inner, &tenant, &request).await?;
+            ephemeral(inner, asker, &tenant, &request).await
+        }
+        SessionRequest::Named(request) => {
+            let request = policy::govern(inner, &tenant, &request).await?;
+            named_with(inner, asker, &tenant, request, None).await
+        }
+        SessionRequest::Automatic(request) => {
+            let request = policy::govern(inner, &tenant, &request).await?;
+            automatic(inner, asker, &tenant, request).await
+        }
     }
 }
 
@@ -118,21 +129,23 @@ async fn existing(inner: &Arc<Inner>, scope: &Scope, reference: &str) -> Result<
 
 async fn ephemeral(
     inner: &Arc<Inner>,
+    asker: &Asker,
     tenant: &TenantId,
     request: &CreateRequest,
 ) -> Result<Session> {
     let plan = Plan::new(inner, tenant, request).await?;
     let stripped = plan.stripped_environment.clone();
-    let record = create(inner, tenant, request, plan, Life::Ephemeral).await?;
+    let record = create(inner, asker, tenant, request, plan, Life::Ephemeral).await?;
     let mut session = found(inner, record, stripped);
     session.created = true;
     session.destroy_after = true;
-    ensure(inner, &session.sandbox.id, &request.ensure).await?;
+    ensure(inner, asker, &session.sandbox.id, &request.ensure).await?;
     Ok(session)
 }
 
 async fn automatic(
     inner: &Arc<Inner>,
+    asker: &Asker,
     tenant: &TenantId,
     mut request: CreateRequest,
 ) -> Result<Session> {
@@ -142,12 +155,12 @@ async fn automatic(
     let busy = FileLock::acquire(&path, BLINK).await.map_err(|e| Error::state("lock", &path, e))?;
     let Some(busy) = busy else {
         request.name = None;
-        let mut session = ephemeral(inner, tenant, &request).await?;
+        let mut session = ephemeral(inner, asker, tenant, &request).await?;
         session.overflow = true;
         return Ok(session);
     };
     request.name = Some(SandboxName::parse(&name)?);
-    let mut session = named_with(inner, tenant, request, Some(plan)).await?;
+    let mut session = named_with(inner, asker, tenant, request, Some(plan)).await?;
     session.busy = Some(busy);
     Ok(session)
 }
@@ -155,6 +168,7 @@ async fn automatic(
 /// Gets the sandbox of the request's name, or makes it. `plan` is one that was made already.
 async fn named_with(
     inner: &Arc<Inner>,
+    asker: &Asker,
     tenant: &TenantId,
     request: CreateRequest,
     mut plan: Option<Plan>,
@@ -166,6 +180,7 @@ async fn named_with(
     while Instant::now() < deadline {
         if let Some(record) = inner.store.sandbox_named(tenant, name.as_str()).await? {
             let Some(record) = usable(inner, record).await? else { continue };
+            refuse_other_policy(&name, &record, &request)?;
             if request.same_shape {
                 let wanted = match plan.take() {
                     Some(plan) => plan,
@@ -175,7 +190,7 @@ async fn named_with(
             }
             let (_, stripped) = request.environment.clone().strip();
             let session = found(inner, record, stripped);
-            ensure(inner, &session.sandbox.id, &request.ensure).await?;
+            ensure(inner, asker, &session.sandbox.id, &request.ensure).await?;
             return Ok(session);
         }
         let plan = match plan.take() {
@@ -183,11 +198,11 @@ async fn named_with(
             None => Plan::new(inner, tenant, &request).await?,
         };
         let stripped = plan.stripped_environment.clone();
-        match create(inner, tenant, &request, plan, Life::Lasting).await {
+        match create(inner, asker, tenant, &request, plan, Life::Lasting).await {
             Ok(record) => {
                 let mut session = found(inner, record, stripped);
                 session.created = true;
-                ensure(inner, &session.sandbox.id, &request.ensure).await?;
+                ensure(inner, asker, &session.sandbox.id, &request.ensure).await?;
                 return Ok(session);
             }
             // Somebody made it between our looking and our making.
@@ -211,6 +226,25 @@ fn refuse_other_shape(name: &SandboxName, record: &SandboxRecord, wanted: &Plan)
         format!("sandbox `{name}` exists and was created with other options"),
     )
     .with_remedy("leave the options out, give those it was created with, or use another name"))
+}
+
+/// A sandbox runs under one policy for its whole life.
+fn refuse_other_policy(
+    name: &SandboxName,
+    record: &SandboxRecord,
+    request: &CreateRequest,
+) -> Result<()> {
+    let Some(wanted) = policy::resolved(request) else { return Ok(()) };
+    let policy = record.details.policy.as_ref();
+    if policy.is_some_and(|policy| policy.digest == wanted.digest) {
+        return Ok(());
+    }
+    let has = policy.map_or("no policy".to_owned(), |policy| format!("policy `{}`", policy.name));
+    Err(Error::new(
+        Code::ConflictingOptions,
+        format!("sandbox `{name}` exists with {has}, not with `{}` as it is now", wanted.name),
+    )
+    .with_remedy("leave the policy out, use another name, or destroy the sandbox first"))
 }
 
 /// The sandbox if it can be used. `None`: it has ended, look again.

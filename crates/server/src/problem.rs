@@ -133,7 +133,8 @@ fn kind(code: Code) -> Kind {
         | Code::WebhookNotFound
         | Code::SnapshotNotFound
         | Code::RouteNotFound
-        | Code::TemplateNotFound => Kind::NotFound,
+        | Code::TemplateNotFound
+        | Code::PolicyNotFound => Kind::NotFound,
         Code::SandboxExists | Code::FileExists | Code::TenantExists | Code::SnapshotExists => {
             Kind::Exists
         }

@@ -198,7 +198,7 @@ impl Snapshots {
             let tenant = manifest.tenant.clone();
             let parts = blocking(move || restore::verify(&vault, &manifest)).await?;
             let inner = &engine.inner;
-            let record = once::create(inner, &tenant, &request).await?;
+            let record = once::create(inner, &engine.asker, &tenant, &request).await?;
             let filled = async {
                 let files = engine.files(&record.id).await?;
                 for part in parts {
@@ -213,7 +213,7 @@ impl Snapshots {
                 }
                 return Err(error);
             }
-            ensure::ensure(inner, &record.id, &request.ensure).await?;
+            ensure::ensure(inner, &engine.asker, &record.id, &request.ensure).await?;
             Ok(record.into())
         })
         .await

@@ -10,6 +10,7 @@ mod events;
 mod idempotency;
 mod keys;
 mod listing;
+mod policies;
 mod processes;
 mod record;
 mod rows;
@@ -25,10 +26,11 @@ pub(crate) use events::EventStore;
 pub(crate) use idempotency::{Claimed, IdempotencyStore, KeyClaim, Operation};
 pub(crate) use keys::{KeyStore, StoredKey};
 pub(crate) use listing::Listing;
+pub(crate) use policies::PolicyStore;
 pub(crate) use processes::ProcessStore;
 pub(crate) use record::{
-    Details, EnforcementRecord, ExitRecord, Owner, ProcessDetails, ProcessRecord, ProcessStatus,
-    SandboxRecord, State, WorkspaceRecord,
+    Details, EnforcementRecord, ExitRecord, Owner, PolicyRecord, ProcessDetails, ProcessRecord,
+    ProcessStatus, SandboxRecord, State, WorkspaceRecord,
 };
 pub(crate) use sandboxes::SandboxStore;
 pub(crate) use sqlite::SqliteStore;
@@ -93,7 +95,14 @@ pub(crate) enum End {
 
 #[async_trait::async_trait]
 pub(crate) trait Store:
-    SandboxStore + ProcessStore + EventStore + IdempotencyStore + TenantStore + KeyStore + WebhookStore
+    SandboxStore
+    + ProcessStore
+    + EventStore
+    + IdempotencyStore
+    + TenantStore
+    + KeyStore
+    + WebhookStore
+    + PolicyStore
 {
     /// The four characters that every id made with this store begins with.
     fn node(&self) -> &str;

@@ -85,6 +85,17 @@ pub(crate) struct Details {
     /// Everything that decides whether a later request means the same sandbox, hashed.
     pub(crate) shape: String,
     pub(crate) stripped_environment: Vec<String>,
+    /// What it runs under.
+    pub(crate) policy: Option<PolicyRecord>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PolicyRecord {
+    pub(crate) name: String,
+    pub(crate) version: Option<u32>,
+    pub(crate) digest: String,
+    #[serde(default)]
+    pub(crate) recording: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -166,6 +166,22 @@ const MIGRATIONS: &[&str] = &["
     CREATE UNIQUE INDEX sandbox_names ON sandboxes (tenant, name)
         WHERE name IS NOT NULL AND state IN ('creating', 'ready', 'paused');
     CREATE INDEX live_sandboxes ON sandboxes (owner) WHERE ended_at IS NULL;
+", "
+    CREATE TABLE policy_documents (
+        digest      TEXT PRIMARY KEY NOT NULL,
+        layers      TEXT NOT NULL,
+        noted_at    INTEGER NOT NULL
+    );
+
+    -- Without a digest: the version was removed, and its number is not used again.
+    CREATE TABLE policies (
+        tenant      TEXT NOT NULL,
+        name        TEXT NOT NULL,
+        version     INTEGER NOT NULL,
+        digest      TEXT,
+        created_at  INTEGER NOT NULL,
+        PRIMARY KEY (tenant, name, version)
+    ) WITHOUT ROWID;
 "];
 
 /// Brings the file to the newest schema, once, however many processes open it at the same time.

@@ -17,7 +17,7 @@ use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
 use tokio::sync::watch;
 
 use super::rows::parsed;
-use super::{Store, events, idempotency, keys, schema};
+use super::{Store, events, idempotency, keys, policies, schema};
 use crate::time::now_ms;
 use crate::{Error, Result, random};
 
@@ -151,6 +151,7 @@ impl Store for SqliteStore {
             events::prune(change, ended_before_ms)?;
             idempotency::prune(change)?;
             keys::prune(change, ended_before_ms)?;
+            policies::prune(change, ended_before_ms)?;
             change
                 .prepare_cached("DELETE FROM processes WHERE finished_at < ?1 RETURNING id")?
                 .query_map([ended_before_ms], |row| parsed(row, 0, ProcessId::parse))?

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use belljar_codes::Code;
-use belljar_engine::Engine;
+use belljar_engine::{Asker, Engine};
 use futures_util::{Stream, StreamExt, stream};
 
 use crate::action::Action;
@@ -66,7 +66,10 @@ impl Api {
 
     /// The engine as this caller sees it.
     fn engine(&self, call: &Call) -> Engine {
-        self.engine.scoped(call.caller.scope.clone())
+        self.engine.scoped(call.caller.scope.clone()).asked_by(Asker {
+            actor: call.caller.actor.to_string(),
+            request_id: call.request_id.to_string(),
+        })
     }
 
     /// Answers that break off when the server is about to end, so that nobody keeps it from ending: who follows

@@ -1,0 +1,112 @@
+//! The policies of sandboxes in memory: compiled once, found without a question to the store.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use belljar_codes::Code;
+use belljar_policy::{SandboxId, TenantId};
+
+use super::{PolicyRef, SandboxPolicy};
+use crate::engine::Inner;
+use crate::store::SandboxRecord;
+use crate::{Error, Result};
+
+/// Sandboxes and documents whose policies are kept ready; beyond, they are read again.
+const MAX_READY: usize = 4096;
+
+/// The name under which metadata and labels tell whose work a sandbox does.
+const AGENT_ID: &str = "agent_id";
+
+/// A sandbox that has a policy.
+#[derive(Debug)]
+pub(crate) struct Governed {
+    pub(crate) sandbox: SandboxId,
+    pub(crate) tenant: TenantId,
+    /// Whose work it does, as told at its creation.
+    pub(crate) agent_id: Option<String>,
+    pub(crate) policy: Arc<SandboxPolicy>,
+}
+
+impl Governed {
+    pub(crate) fn new(record: &SandboxRecord, policy: Arc<SandboxPolicy>) -> Self {
+        let details = &record.details;
+        let told = details.metadata.get(AGENT_ID).or_else(|| details.labels.get(AGENT_ID));
+        Self {
+            sandbox: record.id.clone(),
+            tenant: record.tenant.clone(),
+            agent_id: told.cloned(),
+            policy,
+        }
+    }
+}
+
+/// What was made ready so far.
+#[derive(Debug, Default)]
+pub(crate) struct Policies(Mutex<Ready>);
+
+#[derive(Debug, Default)]
+struct Ready {
+    sandboxes: HashMap<SandboxId, Option<Arc<Governed>>>,
+    policies: HashMap<String, Arc<SandboxPolicy>>,
+}
+
+impl Policies {
+    /// The policy of a sandbox, in whatever state it is; `None` where it has none.
+    pub(crate) async fn of(&self, inner: &Inner, id: &SandboxId) -> Result<Option<Arc<Governed>>> {
+        if let Some(known) = self.lock().sandboxes.get(id) {
+            return Ok(known.clone());
+        }
+        let record = inner.store.sandbox(id).await?;
+        let record = record.ok_or_else(|| Error::sandbox_not_found(id.as_str()))?;
+        let governed = match &record.details.policy {
+            None => None,
+            Some(kept) => {
+                let policy = self.find(inner, &PolicyRef::from(kept)).await?;
+                Some(Arc::new(Governed::new(&record, policy)))
+            }
+        };
+        let mut ready = self.lock();
+        if ready.sandboxes.len() >= MAX_READY {
+            ready.sandboxes.clear();
+        }
+        ready.sandboxes.insert(id.clone(), governed.clone());
+        Ok(governed)
+    }
+
+    /// The documents of that digest, compiled.
+    pub(crate) async fn find(
+        &self,
+        inner: &Inner,
+        reference: &PolicyRef,
+    ) -> Result<Arc<SandboxPolicy>> {
+        // Documents that say the same may be known by several names.
+        let key = format!("{reference:?}");
+        if let Some(known) = self.lock().policies.get(&key) {
+            return Ok(Arc::clone(known));
+        }
+        let digest = &reference.digest;
+        let lost = || Error::new(Code::StateFailed, format!("the policy {digest} is not kept"));
+        let layers = inner.store.documents(digest).await?.ok_or_else(lost)?;
+        let policy = SandboxPolicy::new(layers)?;
+        // What was kept must say what it said then.
+        if policy.digest != *digest {
+            let message = format!("the policy {digest} is not what was kept");
+            return Err(Error::new(Code::StateFailed, message));
+        }
+        let policy = policy.known_as(reference);
+        let mut ready = self.lock();
+        if ready.policies.len() >= MAX_READY {
+            ready.policies.clear();
+        }
+        ready.policies.insert(key, Arc::clone(&policy));
+        Ok(policy)
+    }
+
+    pub(crate) fn forget(&self, id: &SandboxId) {
+        self.lock().sandboxes.remove(id);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Ready> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,192 @@
+//! Sandboxes under a policy: what is asked, what is answered, what is on record, and that it lasts.
+
+#![allow(clippy::unwrap_used, reason = "a helper that fails should fail the test")]
+
+mod support;
+
+use std::sync::Arc;
+
+use belljar_codes::Code;
+use belljar_engine::{
+    Asker, AuditEntry, AuditQuery, CreateRequest, Engine, PolicyChoice, PolicyName, Question,
+    QuestionKind, SandboxPolicy,
+};
+use belljar_policy::document::{Action, Context, Document, Format, Layer};
+use support::{Setup, exec, open};
+
+const DENIES_PUBLISHING: &str = "
+name: builds
+rules:
+  - {name: no-publishing, condition: {field: command, operator: matches, value: 'publish'}, action: deny, priority: 10, message: people publish}
+  - {name: watched, condition: {field: program, operator: eq, value: 'echo'}, action: audit}
+";
+
+fn policy(text: &str) -> Arc<SandboxPolicy> {
+    let document = Document::parse(text, Format::Yaml).unwrap();
+    let layer = Layer { origin: "test".to_owned(), document };
+    Arc::new(SandboxPolicy::new(vec![layer]).unwrap())
+}
+
+fn under(text: &str) -> CreateRequest {
+    CreateRequest {
+        policy: Some(PolicyChoice::Documents(policy(text))),
+        ..CreateRequest::default()
+    }
+}
+
+async fn decisions(engine: &Engine) -> Vec<AuditEntry> {
+    let mut reader = engine.audit().query(AuditQuery::default()).await;
+    let mut found = Vec::new();
+    while let Some(record) = reader.next().await.unwrap() {
+        if record.entry.action.starts_with("policy.") {
+            found.push(record.entry);
+        }
+    }
+    found
+}
+
+#[tokio::test]
+async fn commands_are_asked_about_and_answers_are_on_record() {
+    let setup = Setup::new().await;
+    let asker = Asker { actor: "key:k1".to_owned(), request_id: "r1".to_owned() };
+    let engine = setup.engine.clone().asked_by(asker);
+    let sandbox = engine.create(under(DENIES_PUBLISHING)).await.unwrap();
+    let policy = sandbox.policy.clone().unwrap();
+    assert_eq!((policy.name.as_str(), policy.version), ("builds", None));
+
+    let denied = engine.exec(&sandbox.id, exec(&["npm", "publish"])).await.unwrap_err();
+    assert_eq!(denied.code(), Code::PolicyDenied);
+    assert_eq!(
+        denied.to_string(),
+        "policy `builds` denies this: rule `no-publishing`: people publish"
+    );
+    let denied = engine.start(sandbox.id.as_str(), exec(&["npm", "publish"])).await.unwrap_err();
+    assert_eq!(denied.code(), Code::PolicyDenied);
+    engine.exec(&sandbox.id, exec(&["echo", "hi"])).await.unwrap().wait().await.unwrap();
+
+    let records = decisions(&engine).await;
+    let seen: Vec<_> = records
+        .iter()
+        .map(|entry| (entry.action.as_str(), &*entry.detail["verdict"], entry.outcome.as_str()))
+        .collect();
+    assert_eq!(
+        seen,
+        [
+            ("policy.create", "allow", "ok"),
+            ("policy.exec", "deny", "policy-denied"),
+            ("policy.exec", "deny", "policy-denied"),
+            ("policy.exec", "audit", "ok"),
+        ]
+    );
+    let denial = &records[1];
+    assert_eq!(denial.detail["rule"], "no-publishing");
+    assert_eq!(denial.detail["policy"], policy.digest);
+    assert!(denial.detail["context"].contains(r#""command":"npm publish""#));
+    assert_eq!((denial.actor.as_str(), denial.request_id.as_str()), ("key:k1", "r1"));
+    assert_eq!(denial.sandbox.as_deref(), Some(sandbox.id.as_str()));
+}
+
+#[tokio::test]
+async fn without_a_policy_nothing_is_asked() {
+    let setup = Setup::new().await;
+    let id = setup.create().await;
+    assert!(setup.engine.policy(&id).await.unwrap().is_none());
+    let question = Question::new(QuestionKind::Tool, Context::new().with("tool", "x"));
+    assert!(setup.engine.judge(&id, question).await.unwrap().permits());
+    assert!(decisions(&setup.engine).await.is_empty());
+}
+
+#[tokio::test]
+async fn a_policy_outlives_the_engine_that_was_given_it() {
+    let setup = Setup::new().await;
+    let sandbox = setup.engine.create(under(DENIES_PUBLISHING)).await.unwrap();
+    let later = open(&setup.state(), &setup.backend).await;
+    assert_eq!(later.inspect(sandbox.id.as_str()).await.unwrap().policy, sandbox.policy);
+    let denied = later.exec(&sandbox.id, exec(&["npm", "publish"])).await.unwrap_err();
+    assert_eq!(denied.code(), Code::PolicyDenied);
+}
+
+#[tokio::test]
+async fn any_part_can_ask() {
+    let setup = Setup::new().await;
+    let text = "
+name: tools
+defaults: {action: deny}
+rules:
+  - {name: search, condition: {field: tool, operator: eq, value: search}, action: allow}
+  - {name: broken, condition: {field: arguments.limit, operator: gt, value: 3}, action: allow, priority: 5}
+";
+    let sandbox = setup.engine.create(under(text)).await.unwrap();
+    let ask = async |context: Context| {
+        let question = Question::new(QuestionKind::Tool, context);
+        setup.engine.judge(&sandbox.id, question).await.unwrap()
+    };
+    let allowed = ask(Context::new().with("tool", "search")).await;
+    assert_eq!((allowed.verdict, allowed.rule.as_deref()), (Action::Allow, Some("search")));
+    let denied = ask(Context::new().with("tool", "other")).await;
+    assert_eq!((denied.verdict, &denied.rule), (Action::Deny, &None));
+    let error = denied.permitted().unwrap_err();
+    assert_eq!(error.to_string(), "policy `tools` denies this: no rule allows it");
+    // What cannot be evaluated is denied, though a rule would allow it.
+    let context = Context::new().with("tool", "search").with("arguments.limit", "many");
+    assert_eq!(ask(context).await.verdict, Action::Deny);
+}
+
+#[tokio::test]
+async fn a_rule_can_refuse_a_creation_and_the_default_cannot() {
+    let setup = Setup::new().await;
+    let text = "
+name: strict
+defaults: {action: deny}
+rules:
+  - {name: not-as-root, condition: {field: user, operator: eq, value: root}, action: deny}
+";
+    setup.engine.create(under(text)).await.unwrap();
+    let as_root = CreateRequest { user: "root".parse().unwrap(), ..under(text) };
+    let denied = setup.engine.create(as_root).await.unwrap_err();
+    assert_eq!(denied.code(), Code::PolicyDenied);
+    assert!(denied.to_string().contains("not-as-root"), "{denied}");
+    let records = decisions(&setup.engine).await;
+    assert_eq!(records.last().unwrap().sandbox, None);
+}
+
+#[tokio::test]
+async fn policies_are_kept_in_versions() {
+    let setup = Setup::new().await;
+    let policies = setup.engine.policies();
+    let name = |text: &str| text.parse::<PolicyName>().unwrap();
+    let web = name("web");
+    let put = async |text: &str| policies.put(&web, &policy(text)).await.unwrap().version;
+    assert_eq!(put("name: one").await, 1);
+    assert_eq!(put("name: one").await, 1);
+    assert_eq!(put("name: two").await, 2);
+    assert_eq!(policies.get(&name("web@1")).await.unwrap().1.document.name, "one");
+    assert_eq!(policies.get(&web).await.unwrap().1.document.name, "two");
+    let versions = async |of: Option<&str>| {
+        let listed = policies.list(of).await.unwrap();
+        listed.iter().map(|kept| kept.version).collect::<Vec<_>>()
+    };
+    assert_eq!(versions(None).await, [2]);
+    assert_eq!(versions(Some("web")).await, [2, 1]);
+
+    let request = CreateRequest {
+        policy: Some(PolicyChoice::Kept(name("web@1"))),
+        ..CreateRequest::default()
+    };
+    let sandbox = setup.engine.create(request).await.unwrap();
+    let runs_under = sandbox.policy.unwrap();
+    assert_eq!((runs_under.name.as_str(), runs_under.version), ("web", Some(1)));
+
+    policies.remove(&name("web@2")).await.unwrap();
+    assert_eq!(policies.get(&web).await.unwrap().0.version, 1);
+    policies.remove(&web).await.unwrap();
+    assert_eq!(policies.get(&web).await.unwrap_err().code(), Code::PolicyNotFound);
+    assert_eq!(policies.remove(&web).await.unwrap_err().code(), Code::PolicyNotFound);
+    // A number means one document for ever, and the sandbox goes on.
+    assert_eq!(put("name: three").await, 3);
+    assert!(setup.engine.policy(&sandbox.id).await.unwrap().is_some());
+
+    let other = setup.tenant("other").await;
+    assert!(other.policies().list(None).await.unwrap().is_empty());
+    assert_eq!(other.policies().get(&web).await.unwrap_err().code(), Code::PolicyNotFound);
+}
