@@ -99,3 +99,25 @@ fn folders_count_from_the_root_down() {
     let shown = place.run(&["policy", "show", "--root", &root, &below]).exits(0).stdout;
     assert!(shown.contains("belljar.yaml") && shown.contains("governance.yaml"), "{shown}");
 }
+
+#[test]
+fn code_is_scanned_and_findings_are_hints() {
+    let place = Place::new();
+    place.write("agent.py", "import os as o\n\no.system('id')\nx = = 1\n");
+    let path = place.path("agent.py").display().to_string();
+    let text = place.run(&["policy", "scan", &path]).exits(0).stdout;
+    assert!(text.contains("line 3, column 1: shell: `os.system` starts a program\n"), "{text}");
+    assert!(text.contains("line 4, column 5: syntax-error: "), "{text}");
+    let json = place.run(&["policy", "scan", "--json", &path]).exits(0).json();
+    let expected =
+        serde_json::json!({"line": 3, "column": 1, "rule": "shell", "name": "os.system"});
+    assert_eq!(json[0], expected);
+    place.write("plain.py", "import os\nprint(os.getcwd())\n");
+    let plain = place.path("plain.py").display().to_string();
+    assert_eq!(
+        place.run(&["policy", "scan", "--json", &plain]).exits(0).json(),
+        serde_json::json!([])
+    );
+    let absent = place.run(&["policy", "scan", "--json", "/nonesuch.py"]).exits(125).json();
+    assert_eq!(absent["error"]["code"], "invalid-argument");
+}

@@ -14,6 +14,7 @@ pub mod mounts;
 pub mod network;
 mod number;
 pub mod programs;
+pub mod scan;
 pub mod template;
 
 pub use environment::Environment;

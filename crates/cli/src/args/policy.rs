@@ -55,6 +55,16 @@ pub(crate) enum PolicyCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Tell where Python code shells out or hides what it does; a hint
+    ///
+    /// A hint for a reader, not a wall: code that wants to hide from it can. The exit status is 0 whatever is found.
+    Scan {
+        #[arg(value_name = "FILE.py")]
+        file: PathBuf,
+        /// Print a list as JSON
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 /// A document, or the documents of a directory and those above it.
@@ -111,6 +121,7 @@ impl PolicyArgs {
             PolicyCommand::Check { json, .. }
             | PolicyCommand::Show { json, .. }
             | PolicyCommand::Test { json, .. }
+            | PolicyCommand::Scan { json, .. }
             | PolicyCommand::Diff { json, .. } => *json,
             PolicyCommand::Explain(args) => args.json,
         }

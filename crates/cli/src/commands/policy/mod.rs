@@ -2,6 +2,7 @@
 
 mod explain;
 mod load;
+mod scan;
 
 use std::path::PathBuf;
 
@@ -20,6 +21,7 @@ pub(crate) fn policy(args: &PolicyArgs) -> Result<Done, Failure> {
         PolicyCommand::Show { place, json } => show(place, *json),
         PolicyCommand::Test { place, cases, json } => test(place, cases, *json),
         PolicyCommand::Explain(args) => explain::explain(args),
+        PolicyCommand::Scan { file, json } => scan::scan(file, *json),
         PolicyCommand::Diff { old, new, fail_if_wider, json } => {
             let changes = diff(&load::file(old)?.effective(), &load::file(new)?.effective());
             if *json {
