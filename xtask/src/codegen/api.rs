@@ -3,7 +3,7 @@
 //! Words for enums, RFC 3339 for times, base64 for bytes: prost knows none of these, so the attributes that say it
 //! are derived here from each field's type.
 
-use super::{Mode, lint, put};
+use super::{Mode, lint, put, python};
 use crate::schema;
 use anyhow::{Context, Result};
 use prost_types::field_descriptor_proto::{Label, Type};
@@ -33,6 +33,7 @@ pub(super) fn run(root: &Path, mode: Mode) -> Result<()> {
     let listing = schema::listing(&descriptors);
     schema::check_compatible(&frozen, &listing)?;
 
+    python::run(root, &descriptors, mode)?;
     let code = generate(all)?;
     put(&root.join("crates/api/src/generated.rs"), &format!("{HEADER}{code}"), mode)?;
     put(&frozen_path, &listing, mode)

@@ -81,7 +81,7 @@ fn is_snake(name: &str) -> bool {
 }
 
 /// `SandboxState` → `SANDBOX_STATE`.
-fn screaming(name: &str) -> String {
+pub(super) fn screaming(name: &str) -> String {
     let mut text = String::new();
     for (index, letter) in name.chars().enumerate() {
         if index > 0 && letter.is_ascii_uppercase() {

@@ -1,11 +1,12 @@
 //! Generates what is checked in: wire types of the agent protocol and of the public API, frozen listings of both,
-//! the schema of policy documents, and the page of error codes.
+//! what the Python package needs, the schema of policy documents, and the page of error codes.
 //!
 //! The results are checked in, so that building the product needs neither protoc nor this crate.
 
 mod agent;
 mod api;
 mod lint;
+mod python;
 
 use anyhow::{Context, Result, bail};
 use std::path::Path;

@@ -106,7 +106,7 @@ Workspace layers (--workspace-mode overlay):
 
 The server, and who may use it:
   serve        Serve the API on a socket and a port
-  server       Look at or stop the server of this state directory
+  server       Look at, start or stop the server of this state directory
   keys         Make, list and revoke API keys
   tenants      Who shares a server without seeing each other
   token        Issue a signed token for one sandbox

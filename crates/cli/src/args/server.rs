@@ -57,7 +57,7 @@ pub(crate) struct ServeArgs {
     pub(crate) json: bool,
 }
 
-/// Look at or stop the server of this state directory
+/// Look at, start or stop the server of this state directory
 #[derive(Args, Debug)]
 pub(crate) struct ServerArgs {
     #[command(subcommand)]
@@ -70,6 +70,15 @@ pub(crate) enum ServerCommand {
     ///
     /// Starts none. The exit status is 125 where none runs.
     Status {
+        /// Print it as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Make sure that a server runs, and tell where
+    ///
+    /// Starts one that ends by itself when nobody needs it, where none runs; `belljar serve` starts one that stays. However
+    /// many ask at once, one is started.
+    Start {
         /// Print it as JSON
         #[arg(long)]
         json: bool,
@@ -87,7 +96,9 @@ pub(crate) enum ServerCommand {
 impl ServerArgs {
     pub(crate) fn json(&self) -> bool {
         match self.command {
-            ServerCommand::Status { json } | ServerCommand::Stop { json } => json,
+            ServerCommand::Status { json }
+            | ServerCommand::Start { json }
+            | ServerCommand::Stop { json } => json,
         }
     }
 }

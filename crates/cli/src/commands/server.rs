@@ -1,4 +1,4 @@
-//! `belljar server status` and `belljar server stop`.
+//! `belljar server status`, `belljar server start` and `belljar server stop`.
 
 use belljar_api::v1;
 use belljar_client::Client;
@@ -20,6 +20,7 @@ struct Stopped {
 pub(crate) async fn server(context: &Context, args: &ServerArgs) -> Result<Done, Failure> {
     match args.command {
         ServerCommand::Status { json } => status(context, json).await,
+        ServerCommand::Start { json } => start(context, json).await,
         ServerCommand::Stop { json } => stop(context, json).await,
     }
 }
@@ -35,10 +36,30 @@ async fn status(context: &Context, json: bool) -> Result<Done, Failure> {
             "commands start one when they need it; `belljar serve` starts one that stays",
         ));
     };
+    show(&server, json)
+}
+
+async fn start(context: &Context, json: bool) -> Result<Done, Failure> {
+    let mut client = match context.server()? {
+        Server::Local(local) => local.find_or_start().await?,
+        Server::Remote(address) => context.connect(&address).await?,
+        Server::Embedded => {
+            return Err(Failure::new(
+                Code::ConflictingOptions,
+                "`--server embedded` has no server that could be started",
+            )
+            .with_remedy("leave `--server` away"));
+        }
+    };
+    let server = client.system.get_server(v1::GetServerRequest {}).await?.into_inner();
+    show(&server, json)
+}
+
+fn show(server: &v1::Server, json: bool) -> Result<Done, Failure> {
     if json {
-        print_json(&server)?;
+        print_json(server)?;
     } else {
-        print(&render(&server))?;
+        print(&render(server))?;
     }
     Ok(Done::Success)
 }

@@ -1,0 +1,88 @@
+"""Sealed, see-through computers for untrusted code.
+
+    from belljar import Belljar
+
+    with Belljar() as client:
+        with client.sandboxes.create() as sandbox:
+            print(sandbox.run("echo hello").stdout)
+
+`AsyncBelljar` is the same for `asyncio`.
+"""
+
+from belljar._async.client import AsyncBelljar
+from belljar._async.process import AsyncProcess
+from belljar._async.sandbox import AsyncSandbox
+from belljar._entries import Copied, FileEvent, FileInfo, SearchHit, Unpacked
+from belljar._failure import BelljarError
+from belljar._generated.codes import PolicyDenied, TimedOut
+from belljar._models import (
+    Enforcement,
+    Event,
+    Explanation,
+    Isolation,
+    LayerChange,
+    Limits,
+    SandboxInfo,
+    Server,
+    Template,
+    Workspace,
+)
+from belljar._outcomes import (
+    Artifact,
+    CommandCancelled,
+    CommandFailed,
+    CommandOutOfMemory,
+    CommandTimedOut,
+    Logs,
+    Offsets,
+    Output,
+    ProcessInfo,
+    Result,
+    Usage,
+)
+from belljar._requests import CommandOptions, CreateOptions
+from belljar._sync.client import Belljar
+from belljar._sync.process import Process
+from belljar._sync.sandbox import Sandbox
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Artifact",
+    "AsyncBelljar",
+    "AsyncProcess",
+    "AsyncSandbox",
+    "Belljar",
+    "BelljarError",
+    "CommandCancelled",
+    "CommandFailed",
+    "CommandOptions",
+    "CommandOutOfMemory",
+    "CommandTimedOut",
+    "Copied",
+    "CreateOptions",
+    "Enforcement",
+    "Event",
+    "Explanation",
+    "FileEvent",
+    "FileInfo",
+    "Isolation",
+    "LayerChange",
+    "Limits",
+    "Logs",
+    "Offsets",
+    "Output",
+    "PolicyDenied",
+    "Process",
+    "ProcessInfo",
+    "Result",
+    "Sandbox",
+    "SandboxInfo",
+    "SearchHit",
+    "Server",
+    "Template",
+    "TimedOut",
+    "Unpacked",
+    "Usage",
+    "Workspace",
+]

@@ -1,0 +1,189 @@
+"""One sandbox."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from typing_extensions import Unpack
+
+from belljar import _requests
+from belljar._async.connection import AsyncConnection
+from belljar._async.files import AsyncFiles
+from belljar._async.process import AsyncProcess
+from belljar._generated import api, methods
+from belljar._generated.codes import SandboxNotFound
+from belljar._models import LayerChange, SandboxInfo
+from belljar._outcomes import ProcessInfo, Result
+from belljar._requests import Command, CommandOptions, Content
+
+
+class AsyncSandbox:
+    """A sealed computer. As a context manager it is destroyed at the end.
+
+    `info` is what was known when it was last asked for; `refresh` asks again.
+    """
+
+    def __init__(self, connection: AsyncConnection, message: api.Sandbox, *, timeout: float | None = None) -> None:
+        self._connection = connection
+        self._timeout = timeout
+        self.info = SandboxInfo.of(message)
+        self.files = AsyncFiles(connection, self.id)
+
+    @property
+    def id(self) -> str:
+        return self.info.id
+
+    @property
+    def name(self) -> str | None:
+        return self.info.name
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.id}>"
+
+    async def __aenter__(self) -> AsyncSandbox:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.destroy()
+
+    # --- commands ---
+
+    async def run(
+        self,
+        command: Command,
+        *,
+        stdin: Content | None = None,
+        output_limit: int | None = None,
+        artifacts: bool = False,
+        check: bool = False,
+        **options: Unpack[CommandOptions],
+    ) -> Result:
+        """Runs a shell line, or a program with its arguments, to its end.
+
+        A command that fails is a result like any other; with `check` it raises `CommandFailed`. Output is kept up to
+        `output_limit` bytes per channel (1 MiB, at most 8 MiB). artifacts: list the files of `/output` that are new.
+        """
+        message = _requests.command(command, **self._defaults(options))
+        return await self._run(message, stdin, output_limit, artifacts, check)
+
+    async def run_code(
+        self,
+        code: str,
+        language: str,
+        *,
+        stdin: Content | None = None,
+        output_limit: int | None = None,
+        artifacts: bool = False,
+        check: bool = False,
+        **options: Unpack[CommandOptions],
+    ) -> Result:
+        """Runs a program text: `python`, `javascript` or `bash`."""
+        message = _requests.code(code, language, **self._defaults(options))
+        return await self._run(message, stdin, output_limit, artifacts, check)
+
+    async def run_python(
+        self,
+        code: str,
+        *,
+        stdin: Content | None = None,
+        output_limit: int | None = None,
+        artifacts: bool = False,
+        check: bool = False,
+        **options: Unpack[CommandOptions],
+    ) -> Result:
+        """Runs Python code."""
+        message = _requests.code(code, "python", **self._defaults(options))
+        return await self._run(message, stdin, output_limit, artifacts, check)
+
+    async def _run(
+        self, command: api.Command, stdin: Content | None, output_limit: int | None, artifacts: bool, check: bool
+    ) -> Result:
+        if stdin is not None:
+            command.input = _requests.encode(stdin)
+        if output_limit is not None:
+            command.output_limit = output_limit
+        request = api.ExecRequest(
+            sandbox=self.id, command=command, idempotency_key=_requests.once(), artifacts=artifacts
+        )
+        result = Result.of(await self._connection.call(methods.EXEC, request, again=True))
+        return result.check() if check else result
+
+    async def start(
+        self,
+        command: Command,
+        *,
+        stdin: bool = False,
+        pty: bool | tuple[int, int] | None = None,
+        **options: Unpack[CommandOptions],
+    ) -> AsyncProcess:
+        """Starts a command and returns at once.
+
+        stdin: keep standard input open for `process.stdin`. pty: a terminal, of 24 rows and 80 columns or as given.
+        """
+        message = _requests.command(command, **self._defaults(options))
+        message.stdin = stdin or bool(pty)
+        terminal = _requests.terminal(pty)
+        if terminal is not None:
+            message.terminal.CopyFrom(terminal)
+        request = api.StartProcessRequest(sandbox=self.id, command=message, idempotency_key=_requests.once())
+        answer = await self._connection.call(methods.START_PROCESS, request, again=True)
+        return AsyncProcess(self._connection, ProcessInfo.of(answer))
+
+    def _defaults(self, options: CommandOptions) -> CommandOptions:
+        if self._timeout is not None and options.get("timeout") is None:
+            return {**options, "timeout": self._timeout}
+        return options
+
+    # --- life ---
+
+    async def refresh(self) -> SandboxInfo:
+        """Asks the server what the sandbox is like now."""
+        request = api.GetSandboxRequest(sandbox=self.id)
+        return self._update(await self._connection.call(methods.GET_SANDBOX, request, again=True))
+
+    async def extend(self, *, idle_timeout: float | None = None, lease: float | None = None) -> SandboxInfo:
+        """Starts the clocks of the lease anew. Absent: as long as before; 0: for ever."""
+        request = api.ExtendSandboxRequest(sandbox=self.id, idle_timeout_secs=idle_timeout, lease_secs=lease)
+        return self._update(await self._connection.call(methods.EXTEND_SANDBOX, request, again=True))
+
+    async def pause(self) -> SandboxInfo:
+        """Freezes every process."""
+        request = api.PauseSandboxRequest(sandbox=self.id)
+        return self._update(await self._connection.call(methods.PAUSE_SANDBOX, request, again=True))
+
+    async def resume(self) -> SandboxInfo:
+        """Lets a paused sandbox go on."""
+        request = api.ResumeSandboxRequest(sandbox=self.id)
+        return self._update(await self._connection.call(methods.RESUME_SANDBOX, request, again=True))
+
+    async def destroy(self) -> None:
+        """Destroys the sandbox from any state. Destroying it again is fine."""
+        request = api.DestroySandboxRequest(sandbox=self.id)
+        try:
+            await self._connection.call(methods.DESTROY_SANDBOX, request, again=True)
+        except SandboxNotFound:
+            # Its record is gone too.
+            return
+
+    def _update(self, message: api.Sandbox) -> SandboxInfo:
+        self.info = SandboxInfo.of(message)
+        return self.info
+
+    # --- the workspace layer ---
+
+    async def diff(self) -> list[LayerChange]:
+        """What changed in the workspace layer."""
+        answer = await self._connection.call(methods.DIFF_LAYER, api.DiffLayerRequest(sandbox=self.id), again=True)
+        return [LayerChange.of(change) for change in answer.changes]
+
+    async def apply(self) -> list[LayerChange]:
+        """Writes the changes of the workspace layer to the directory on the server's host."""
+        answer = await self._connection.call(methods.APPLY_LAYER, api.ApplyLayerRequest(sandbox=self.id))
+        return [LayerChange.of(change) for change in answer.changes]
+
+    async def discard(self) -> list[LayerChange]:
+        """Throws the changes of the workspace layer away."""
+        answer = await self._connection.call(methods.DISCARD_LAYER, api.DiscardLayerRequest(sandbox=self.id))
+        return [LayerChange.of(change) for change in answer.changes]

@@ -1,0 +1,1 @@
+"""Written by `cargo run -p xtask -- codegen`; nothing here is public."""

@@ -1,0 +1,67 @@
+"""Trees of this machine, packed and unpacked. An archive from a sandbox is not trusted."""
+
+from __future__ import annotations
+
+import os
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import BinaryIO, cast
+
+from belljar._generated.codes import ArchiveRefused
+
+# What is larger is kept in a file meanwhile.
+IN_MEMORY = 16 * 1024 * 1024
+
+
+@contextmanager
+def pack(source: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """The tree below `source` as an archive whose paths are relative to it."""
+    with tempfile.SpooledTemporaryFile(max_size=IN_MEMORY) as spool:
+        file = cast(BinaryIO, spool)
+        with tarfile.open(fileobj=file, mode="w") as archive:
+            for name in sorted(os.listdir(source)):
+                archive.add(os.path.join(source, name), arcname=name)
+        file.seek(0)
+        yield file
+
+
+@contextmanager
+def unpacking(target: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """A file that takes an archive, and is unpacked below `target` at the end."""
+    with tempfile.SpooledTemporaryFile(max_size=IN_MEMORY) as spool:
+        file = cast(BinaryIO, spool)
+        yield file
+        file.seek(0)
+        os.makedirs(target, exist_ok=True)
+        with tarfile.open(fileobj=file, mode="r") as archive:
+            _unpack(archive, os.path.realpath(target))
+
+
+def _unpack(archive: tarfile.TarFile, target: str) -> None:
+    if not hasattr(tarfile, "data_filter"):
+        # Found in every Python that gets security updates.
+        raise ArchiveRefused("this Python cannot unpack archives safely", remedy="use a newer patch release of Python")
+    try:
+        for entry in archive:
+            # The owner inside is nobody here.
+            archive.extract(entry, target, filter="data", set_attrs=not entry.issym())
+    except tarfile.FilterError as error:
+        raise ArchiveRefused("the archive has an entry that lies outside of `target`", cause=str(error)) from error
+
+
+@contextmanager
+def replacing(target: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """A file that becomes `target` once it is complete. A directory takes nothing."""
+    directory = os.path.dirname(os.path.abspath(target))
+    os.makedirs(directory, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(dir=directory, prefix=".belljar-")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+        os.chmod(name, 0o644)
+        os.replace(name, target)
+    except BaseException:
+        os.unlink(name)
+        raise

@@ -1,0 +1,148 @@
+"""Making, finding, keeping and ending sandboxes."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+import pytest
+
+from belljar import AsyncBelljar, AsyncSandbox, Limits, Workspace, errors
+
+
+async def test_a_sandbox_lives_as_long_as_its_block(client: AsyncBelljar) -> None:
+    async with await client.sandboxes.create(labels={"for": "block"}, metadata={"a": "b"}) as sandbox:
+        assert sandbox.info.state == "ready"
+        assert sandbox.info.labels == {"for": "block"}
+        assert sandbox.info.metadata == {"a": "b"}
+        assert sandbox.info.isolation.network_mode == "none"
+        assert sandbox.info.created_at is not None
+    assert (await client.sandboxes.get(sandbox.id)).info.state == "destroyed"
+    with pytest.raises((errors.SandboxGone, errors.SandboxNotReady, errors.SandboxNotFound)):
+        await sandbox.run("true")
+    await sandbox.destroy()
+
+
+async def test_names_are_found_again_and_belong_to_one(client: AsyncBelljar) -> None:
+    name = f"n{uuid.uuid4().hex[:12]}"
+    async with await client.sandboxes.get_or_create(name) as sandbox:
+        assert sandbox.name == name
+        assert (await client.sandboxes.get_or_create(name)).id == sandbox.id
+        assert (await client.sandboxes.get(name)).id == sandbox.id
+        with pytest.raises(errors.SandboxExists):
+            await client.sandboxes.create(name=name)
+
+
+async def test_lists_are_narrowed_by_labels_states_and_names(client: AsyncBelljar) -> None:
+    mark = uuid.uuid4().hex
+    first = await client.sandboxes.create(labels={"mark": mark, "n": "1"})
+    second = await client.sandboxes.create(labels={"mark": mark, "n": "2"})
+    assert [found.id for found in await client.sandboxes.list(labels={"mark": mark})] == [first.id, second.id]
+    assert [found.id for found in await client.sandboxes.list(labels={"mark": mark, "n": "2"})] == [second.id]
+    await first.destroy()
+    assert [found.id for found in await client.sandboxes.list(labels={"mark": mark})] == [second.id]
+    ended = await client.sandboxes.list(labels={"mark": mark}, states=["destroyed"])
+    assert [found.id for found in ended] == [first.id]
+    await second.destroy()
+    with pytest.raises(errors.InvalidArgument, match="states"):
+        await client.sandboxes.list(states=["asleep"])
+
+
+async def test_limits_environment_files_and_user(client: AsyncBelljar) -> None:
+    async with await client.sandboxes.create(
+        limits={"memory": "64M", "cpus": 0.5, "pids": 50, "disk": "32MiB"},
+        env={"GREETING": "hello"},
+        files={"/workspace/a.txt": "text", "/workspace/b.bin": b"\x00\xff"},
+        cwd="/tmp",
+        ensure=["echo once >> /workspace/ensured"],
+    ) as sandbox:
+        assert sandbox.info.limits == Limits(memory=64 << 20, cpus=0.5, pids=50, disk=32 << 20)
+        result = await sandbox.run("echo $GREETING; pwd; cat /workspace/a.txt /workspace/ensured")
+        assert result.stdout == "hello\n/tmp\ntextonce\n"
+        assert await sandbox.files.read("/workspace/b.bin") == b"\x00\xff"
+        result = await sandbox.run_python("x = bytearray(200 << 20)")
+        assert result.reason == "oom"
+        assert "oom" in result.limits_hit
+        with pytest.raises(errors.CommandOutOfMemory):
+            result.check()
+
+
+async def test_what_one_was_limited_to_does_not_limit_the_next(client: AsyncBelljar) -> None:
+    async with await client.sandboxes.create(limits=Limits(memory="32M")) as small:
+        assert small.info.limits.memory == 32 << 20
+    # What is prepared for a sandbox beforehand is as it was for one of the last few.
+    for _ in range(4):
+        async with await client.sandboxes.create() as sandbox:
+            assert (await sandbox.run_python("x = bytearray(100 << 20); print(len(x))")).ok
+
+
+async def test_wrong_arguments_are_named(client: AsyncBelljar) -> None:
+    with pytest.raises(errors.InvalidLimit, match="memory"):
+        await client.sandboxes.create(limits={"memory": "lots"})
+    with pytest.raises(errors.InvalidLimit, match="ram"):
+        await client.sandboxes.create(limits={"ram": 1})
+    with pytest.raises(errors.TemplateNotFound) as caught:
+        await client.sandboxes.create(template="no-such-template")
+    assert caught.value.code == "template-not-found"
+    assert caught.value.remedy
+    assert caught.value.request_id
+    with pytest.raises(errors.SandboxNotFound):
+        await client.sandboxes.get("absent")
+    with pytest.raises(errors.BelljarError) as refused:
+        await client.sandboxes.create(network="allowlist")
+    assert refused.value.code == "invalid-network-rule"
+
+
+async def test_pause_resume_and_extend(sandbox: AsyncSandbox) -> None:
+    assert (await sandbox.pause()).state == "paused"
+    assert (await sandbox.refresh()).state == "paused"
+    assert (await sandbox.resume()).state == "ready"
+    before = sandbox.info.expires_at
+    after = (await sandbox.extend(idle_timeout=3600, lease=7200)).expires_at
+    assert before is not None
+    assert after is not None
+    assert after > before
+    assert (sandbox.info.idle_timeout, sandbox.info.lease) == (3600, 7200)
+
+
+async def test_events_tell_what_happened(client: AsyncBelljar) -> None:
+    async with await client.sandboxes.create() as sandbox:
+        await sandbox.run("true")
+    kinds = []
+    async for event in client.sandboxes.events(since=0, sandbox=sandbox.id):
+        kinds.append(event.kind)
+        if event.kind == "sandbox_destroyed":
+            break
+    assert kinds[0] == "sandbox_created"
+    assert {"sandbox_ready", "process_started", "process_ended"} <= set(kinds)
+    told = [event.kind async for event in client.sandboxes.events(since=0, sandbox=sandbox.id, follow=False)]
+    assert told == kinds
+
+
+async def test_explain_makes_nothing(client: AsyncBelljar) -> None:
+    count = (await client.server()).sandboxes
+    explanation = await client.sandboxes.explain(limits={"memory": "100M"})
+    assert explanation.isolation_class == "namespace"
+    assert any(rule.subject == "memory" and "100 MiB" in rule.rule for rule in explanation.rules)
+    assert (await client.server()).sandboxes == count
+
+
+async def test_a_workspace_keeps_changes_in_a_layer_until_they_are_applied(
+    client: AsyncBelljar, tmp_path: Path
+) -> None:
+    tmp_path.chmod(0o755)
+    (tmp_path / "old.txt").write_text("old")
+    async with await client.sandboxes.create(workspace=Workspace(str(tmp_path), "overlay")) as sandbox:
+        assert (await sandbox.run("cat old.txt; echo new > new.txt", check=True)).stdout == "old"
+        assert [(change.change, change.path) for change in await sandbox.diff()] == [("added", "new.txt")]
+        assert not (tmp_path / "new.txt").exists()
+        assert len(await sandbox.apply()) == 1
+        assert (tmp_path / "new.txt").read_text() == "new\n"
+        await sandbox.run("rm new.txt", check=True)
+        await sandbox.discard()
+        assert await sandbox.diff() == []
+
+
+async def test_templates_and_the_server_are_told(client: AsyncBelljar) -> None:
+    assert "host" in [template.name for template in await client.templates() if template.available]
+    assert (await client.server()).automatic

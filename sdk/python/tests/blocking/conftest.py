@@ -1,0 +1,20 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from belljar import Belljar, Sandbox
+
+
+@pytest.fixture(scope="module")
+def client(shared_state: Path) -> Iterator[Belljar]:
+    with Belljar(state_dir=shared_state) as client:
+        yield client
+
+
+@pytest.fixture
+def sandbox(client: Belljar) -> Iterator[Sandbox]:
+    with client.sandboxes.create() as sandbox:
+        yield sandbox
