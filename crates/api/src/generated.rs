@@ -105,6 +105,676 @@ pub struct FileContent {
     #[schema(value_type = String)]
     pub content: ::prost::bytes::Bytes,
 }
+/// From the client: exactly one of these.
+#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ClientCallback {
+    #[prost(message, optional, tag = "1")]
+    #[serde(default)]
+    pub hello: ::core::option::Option<CallbackHello>,
+    #[prost(message, optional, tag = "2")]
+    #[serde(default)]
+    pub answer: ::core::option::Option<CallbackAnswer>,
+}
+/// From the server: exactly one of these.
+#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ServerCallback {
+    #[prost(message, optional, tag = "1")]
+    #[serde(default)]
+    pub ready: ::core::option::Option<CallbackReady>,
+    #[prost(message, optional, tag = "2")]
+    #[serde(default)]
+    pub call: ::core::option::Option<CallbackCall>,
+    #[prost(message, optional, tag = "3")]
+    #[serde(default)]
+    pub cancel: ::core::option::Option<CallbackCancel>,
+    /// Why the conversation ends; over WebSocket only, gRPC says it in its status.
+    #[prost(message, optional, tag = "4")]
+    #[serde(default)]
+    pub problem: ::core::option::Option<Problem>,
+}
+/// What the client answers for. A later hello takes the place of the one before and names the same sandbox.
+/// What another client that is still there answers for is refused with `callback-exists`.
+#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct CallbackHello {
+    /// Id or name.
+    #[prost(string, tag = "1")]
+    #[serde(default)]
+    pub sandbox_id: ::prost::alloc::string::String,
+    #[prost(message, repeated, tag = "2")]
+    #[serde(default)]
+    pub tools: ::prost::alloc::vec::Vec<ToolDeclaration>,
+    /// Connections that a rule leaves to the client are asked about.
+    #[prost(bool, tag = "3")]
+    #[serde(default)]
+    pub decides_connections: bool,
+    /// HTTP requests of accepted connections are shown before they are sent on.
+    #[prost(bool, tag = "4")]
+    #[serde(default)]
+    pub handles_requests: bool,
+}
+/// A function of the client that code in the sandbox may call, where `tool_allowlist` of its policy names it.
+#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ToolDeclaration {
+    /// Letters, digits, `_`, `-` and `.`; 64 at most.
+    #[prost(string, tag = "1")]
+    #[serde(default)]
+    pub name: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    #[serde(default)]
+    pub description: ::prost::alloc::string::String,
+    /// JSON Schema of the arguments, as JSON text. Empty: any object.
+    #[prost(string, tag = "3")]
+    #[serde(default)]
+    pub input_schema: ::prost::alloc::string::String,
+}
+/// The hello holds from here on.
+#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CallbackReady {
+    #[prost(string, tag = "1")]
+    #[serde(default)]
+    pub sandbox_id: ::prost::alloc::string::String,
+    /// Calls that the server sends before it has answers to earlier ones.
+    #[prost(uint32, tag = "2")]
+    #[serde(default)]
+    pub max_calls: u32,
+}
+/// A question. Exactly one of `tool`, `connection` and `request` is there.
+#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct CallbackCall {
+    /// Counted per conversation, from 1.
+    #[prost(uint64, tag = "1")]
+    #[serde(default)]
+    pub call_id: u64,
+    #[prost(string, tag = "2")]
+    #[serde(default)]
+    pub sandbox_id: ::prost::alloc::string::String,
+    /// The answer must come within so many milliseconds.
+    #[prost(uint64, tag = "3")]
+    #[serde(default)]
+    pub deadline_ms: u64,
+    #[prost(message, optional, tag = "4")]
+    #[serde(default)]
+    pub tool: ::core::option::Option<ToolCall>,
+    #[prost(message, optional, tag = "5")]
+    #[serde(default)]
+    pub connection: ::core::option::Option<ConnectionCall>,
+    #[prost(message, optional, tag = "6")]
+    #[serde(default)]
+    pub request: ::core::option::Option<RequestCall>,
+}
+/// The answer is no longer wanted; one that comes still is ignored.
+#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CallbackCancel {
+    #[prost(uint64, tag = "1")]
+    #[serde(default)]
+    pub call_id: u64,
+}
+/// The answer to a call. Exactly one beside the id is there, of the kind of the call; `tool_error` answers any of them
+/// and denies connections and requests.
+#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct CallbackAnswer {
+    #[prost(uint64, tag = "1")]
+    #[serde(default)]
+    pub call_id: u64,
+    #[prost(message, optional, tag = "2")]
+    #[serde(default)]
+    pub tool_result: ::core::option::Option<ToolResult>,
+    #[prost(message, optional, tag = "3")]
+    #[serde(default)]
+    pub tool_error: ::core::option::Option<ToolError>,
+    #[prost(message, optional, tag = "4")]
+    #[serde(default)]
+    pub connection: ::core::option::Option<ConnectionVerdict>,
+    #[prost(message, optional, tag = "5")]
+    #[serde(default)]
+    pub request: ::core::option::Option<RequestVerdict>,
+}
+#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ToolCall {
+    #[prost(string, tag = "1")]
+    #[serde(default)]
+    pub name: ::prost::alloc::string::String,
+    /// A JSON object, as text; it fits the declared schema.
+    #[prost(string, tag = "2")]
+    #[serde(default)]
+    pub arguments: ::prost::alloc::string::String,
+    /// The process in the sandbox that calls, where it is known.
+    #[prost(string, optional, tag = "3")]
+    #[serde(default)]
+    pub process_id: ::core::option::Option<::prost::alloc::string::String>,
+}
+#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ToolResult {
+    /// Any JSON value, as text.
+    #[prost(string, tag = "1")]
+    #[serde(default)]
+    pub json: ::prost::alloc::string::String,
+}
+#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ToolError {
+    /// Shown to the caller.
+    #[prost(string, tag = "1")]
+    #[serde(default)]
+    pub message: ::prost::alloc::string::String,
+}
+#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Endpoint {
+    /// IPv4 or IPv6.
+    #[prost(string, tag = "1")]
+    #[serde(default)]
+    pub ip: ::prost::alloc::string::String,
+    #[prost(uint32, tag = "2")]
+    #[serde(default)]
+    pub port: u32,
+}
+/// A connection that the sandbox wants to make.
+#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ConnectionCall {
+    /// `tcp` or `udp`.
+    #[prost(string, tag = "1")]
+    #[serde(default)]
+    pub transport: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "2")]
+    #[serde(default)]
+    pub source: ::core::option::Option<Endpoint>,
+    /// What the sandbox asked for, not where a name leads by now.
+    #[prost(message, optional, tag = "3")]
+    #[serde(default)]
+    pub destination: ::core::option::Option<Endpoint>,
+    /// The name for which our DNS gave the sandbox this address. Absent: it was given none.
+    #[prost(string, optional, tag = "4")]
+    #[serde(default)]
+    pub host: ::core::option::Option<::prost::alloc::string::String>,
+    /// The connection is a question to our DNS.
+    #[prost(message, optional, tag = "5")]
+    #[serde(default)]
+    pub dns: ::core::option::Option<DnsQuestion>,
+    /// What the sandbox says in TLS, where it was read already; a claim.
+    #[prost(message, optional, tag = "6")]
+    #[serde(default)]
+    pub tls: ::core::option::Option<TlsHello>,
+    /// The rule that leaves it to the client, where one does.
+    #[prost(string, optional, tag = "7")]
+    #[serde(default)]
+    pub rule: ::core::option::Option<::prost::alloc::string::String>,
+}
+#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DnsQuestion {
+    /// Without the final dot, lower-case.
+    #[prost(string, tag = "1")]
+    #[serde(default)]
+    pub name: ::prost::alloc::string::String,
+    /// `A`, `AAAA`, `TXT`, …
+    #[prost(string, tag = "2")]
+    #[serde(default)]
+    pub r#type: ::prost::alloc::string::String,
+}
+#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TlsHello {
+    #[prost(string, optional, tag = "1")]
+    #[serde(default)]
+    pub sni: ::core::option::Option<::prost::alloc::string::String>,
+    #[prost(string, repeated, tag = "2")]
+    #[serde(default)]
+    pub alpn: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ConnectionVerdict {
+    /// Absent means denied.
+    #[prost(bool, tag = "1")]
+    #[serde(default)]
+    pub allow: bool,
+    /// For the record, and for who was denied.
+    #[prost(string, tag = "2")]
+    #[serde(default)]
+    pub reason: ::prost::alloc::string::String,
+    #[prost(enumeration = "VerdictScope", tag = "3")]
+    #[serde(default)]
+    #[serde(
+        serialize_with = "crate::json::word::one::<VerdictScope, _>",
+        deserialize_with = "crate::json::word::read_one::<VerdictScope, _>"
+    )]
+    #[schema(value_type = VerdictScope)]
+    pub scope: i32,
+    /// Accept as HTTP only: each request is shown to the client, and what is not HTTP fails.
+    #[prost(bool, tag = "4")]
+    #[serde(default)]
+    pub http: bool,
+    /// For questions to our DNS: the resolver to ask, `IP:PORT`, in place of the server's.
+    #[prost(string, optional, tag = "5")]
+    #[serde(default)]
+    pub resolver: ::core::option::Option<::prost::alloc::string::String>,
+}
+/// An HTTP request on its way out of the sandbox.
+#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct RequestCall {
+    #[prost(string, tag = "1")]
+    #[serde(default)]
+    pub method: ::prost::alloc::string::String,
+    /// Whole, with the verified host; never from a Host header.
+    #[prost(string, tag = "2")]
+    #[serde(default)]
+    pub url: ::prost::alloc::string::String,
+    /// `http/1.1` or `h2`.
+    #[prost(string, tag = "3")]
+    #[serde(default)]
+    pub protocol: ::prost::alloc::string::String,
+    #[prost(message, repeated, tag = "4")]
+    #[serde(default)]
+    pub headers: ::prost::alloc::vec::Vec<HttpHeader>,
+    #[prost(message, optional, tag = "5")]
+    #[serde(default)]
+    pub source: ::core::option::Option<Endpoint>,
+    /// The address that the sandbox connected to.
+    #[prost(message, optional, tag = "6")]
+    #[serde(default)]
+    pub destination: ::core::option::Option<Endpoint>,
+    /// The name for which our DNS gave the sandbox this address.
+    #[prost(string, optional, tag = "7")]
+    #[serde(default)]
+    pub host: ::core::option::Option<::prost::alloc::string::String>,
+    /// Absent: plain HTTP.
+    #[prost(message, optional, tag = "8")]
+    #[serde(default)]
+    pub tls: ::core::option::Option<TlsHello>,
+}
+#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct HttpHeader {
+    /// Lower-case.
+    #[prost(string, tag = "1")]
+    #[serde(default)]
+    pub name: ::prost::alloc::string::String,
+    /// Bytes beyond ASCII are read and written as ISO 8859-1.
+    #[prost(string, tag = "2")]
+    #[serde(default)]
+    pub value: ::prost::alloc::string::String,
+}
+#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct RequestVerdict {
+    /// Absent means denied.
+    #[prost(bool, tag = "1")]
+    #[serde(default)]
+    pub allow: bool,
+    /// For the record, and for who was denied.
+    #[prost(string, tag = "2")]
+    #[serde(default)]
+    pub reason: ::prost::alloc::string::String,
+    /// On the request that goes out, in place of headers of the same name; never visible inside.
+    #[prost(message, repeated, tag = "3")]
+    #[serde(default)]
+    pub set_headers: ::prost::alloc::vec::Vec<HttpHeader>,
+    #[prost(string, repeated, tag = "4")]
+    #[serde(default)]
+    pub remove_headers: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+/// How long a verdict holds.
+#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum VerdictScope {
+    /// Once.
+    Unspecified = 0,
+    Once = 1,
+    /// For the same host (or address) and port, as long as the sandbox lives.
+    Sandbox = 2,
+}
+impl VerdictScope {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "VERDICT_SCOPE_UNSPECIFIED",
+            Self::Once => "VERDICT_SCOPE_ONCE",
+            Self::Sandbox => "VERDICT_SCOPE_SANDBOX",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "VERDICT_SCOPE_UNSPECIFIED" => Some(Self::Unspecified),
+            "VERDICT_SCOPE_ONCE" => Some(Self::Once),
+            "VERDICT_SCOPE_SANDBOX" => Some(Self::Sandbox),
+            _ => None,
+        }
+    }
+}
+/// Generated client implementations.
+pub mod callbacks_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    #[derive(Debug, Clone)]
+    pub struct CallbacksClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl<T> CallbacksClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> CallbacksClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            CallbacksClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// Lasts until one side ends it. The first message is a hello, answered by ready.
+        pub async fn serve(
+            &mut self,
+            request: impl tonic::IntoStreamingRequest<Message = super::ClientCallback>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::ServerCallback>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/belljar.v1.Callbacks/Serve",
+            );
+            let mut req = request.into_streaming_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("belljar.v1.Callbacks", "Serve"));
+            self.inner.streaming(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+pub mod callbacks_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with CallbacksServer.
+    #[async_trait]
+    pub trait Callbacks: std::marker::Send + std::marker::Sync + 'static {
+        /// Server streaming response type for the Serve method.
+        type ServeStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::ServerCallback, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// Lasts until one side ends it. The first message is a hello, answered by ready.
+        async fn serve(
+            &self,
+            request: tonic::Request<tonic::Streaming<super::ClientCallback>>,
+        ) -> std::result::Result<tonic::Response<Self::ServeStream>, tonic::Status>;
+    }
+    #[derive(Debug)]
+    pub struct CallbacksServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> CallbacksServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for CallbacksServer<T>
+    where
+        T: Callbacks,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/belljar.v1.Callbacks/Serve" => {
+                    #[allow(non_camel_case_types)]
+                    struct ServeSvc<T: Callbacks>(pub Arc<T>);
+                    impl<
+                        T: Callbacks,
+                    > tonic::server::StreamingService<super::ClientCallback>
+                    for ServeSvc<T> {
+                        type Response = super::ServerCallback;
+                        type ResponseStream = T::ServeStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<
+                                tonic::Streaming<super::ClientCallback>,
+                            >,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Callbacks>::serve(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ServeSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for CallbacksServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "belljar.v1.Callbacks";
+    impl<T> tonic::server::NamedService for CallbacksServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
+}
 /// What is known about a path. All of it is the sandbox's word.
 #[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]

@@ -1,5 +1,6 @@
 //! The services of a server on one connection.
 
+use belljar_api::v1::callbacks_client::CallbacksClient;
 use belljar_api::v1::files_client::FilesClient;
 use belljar_api::v1::policies_client::PoliciesClient;
 use belljar_api::v1::processes_client::ProcessesClient;
@@ -31,6 +32,7 @@ pub struct Client {
     pub snapshots: SnapshotsClient<Service>,
     pub templates: TemplatesClient<Service>,
     pub policies: PoliciesClient<Service>,
+    pub callbacks: CallbacksClient<Service>,
     pub system: SystemClient<Service>,
 }
 
@@ -48,6 +50,7 @@ impl Client {
             snapshots: SnapshotsClient::new(service.clone()),
             templates: TemplatesClient::new(service.clone()),
             policies: PoliciesClient::new(service.clone()),
+            callbacks: CallbacksClient::new(service.clone()),
             system: SystemClient::new(service),
         })
     }

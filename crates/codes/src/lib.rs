@@ -110,6 +110,16 @@ codes! {
     /// The workspace changed on the host in a way that conflicts with the layer.
     LayerConflict => "layer-conflict",
 
+    // --- tools and callbacks ---
+    /// The sandbox has no tool of that name.
+    ToolNotFound => "tool-not-found",
+    /// The tool ran and failed, or answered with something that is no answer.
+    ToolFailed => "tool-failed",
+    /// Nobody answers for the tool now: its client is not connected, went away, or is busy.
+    ToolUnavailable => "tool-unavailable",
+    /// Another client that is still connected answers for this tool or decision of the sandbox.
+    CallbackExists => "callback-exists",
+
     // --- starting a command ---
     /// The program does not exist inside the sandbox.
     ProgramNotFound => "program-not-found",

@@ -59,6 +59,8 @@ pub(crate) const LIST_SNAPSHOTS: Action = reads("snapshot.list");
 pub(crate) const RESTORE_SNAPSHOT: Action = does("snapshot.restore", Permission::Write);
 pub(crate) const REMOVE_SNAPSHOT: Action = does("snapshot.remove", Permission::Write);
 
+pub(crate) const SERVE_CALLBACKS: Action = does("callback.serve", Permission::Write);
+
 pub(crate) const LIST_TEMPLATES: Action = reads("template.list");
 pub(crate) const LIST_PROFILES: Action = reads("profile.list");
 

@@ -14,6 +14,7 @@ pub mod api;
 mod authenticate;
 mod body;
 mod call;
+pub mod callbacks;
 mod caller;
 mod convert;
 mod embedded;

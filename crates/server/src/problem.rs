@@ -134,10 +134,13 @@ fn kind(code: Code) -> Kind {
         | Code::SnapshotNotFound
         | Code::RouteNotFound
         | Code::TemplateNotFound
+        | Code::ToolNotFound
         | Code::PolicyNotFound => Kind::NotFound,
-        Code::SandboxExists | Code::FileExists | Code::TenantExists | Code::SnapshotExists => {
-            Kind::Exists
-        }
+        Code::SandboxExists
+        | Code::FileExists
+        | Code::TenantExists
+        | Code::SnapshotExists
+        | Code::CallbackExists => Kind::Exists,
         Code::IdempotencyConflict | Code::LayerConflict => Kind::Conflict,
         // The sandbox's own kernel says no to a file operation: the server did its part.
         Code::SandboxNotReady
@@ -145,6 +148,7 @@ fn kind(code: Code) -> Kind {
         | Code::ProcessEnded
         | Code::FileFailed
         | Code::SnapshotTooLarge
+        | Code::ToolFailed
         | Code::EnsureFailed => Kind::NotNow,
         Code::Unauthenticated | Code::TokenInvalid => Kind::Unauthenticated,
         Code::PermissionDenied | Code::PolicyDenied | Code::FileDenied => Kind::Denied,
@@ -154,7 +158,10 @@ fn kind(code: Code) -> Kind {
         Code::UnsupportedMediaType => Kind::WrongMedia,
         Code::RequestTimedOut => Kind::TimedOut,
         Code::HostExhausted | Code::DiskFull | Code::PidsExhausted | Code::Oom => Kind::Exhausted,
-        Code::ServerStopping | Code::ServerUnreachable | Code::Interrupted => Kind::Unavailable,
+        Code::ServerStopping
+        | Code::ServerUnreachable
+        | Code::ToolUnavailable
+        | Code::Interrupted => Kind::Unavailable,
         Code::StartFailed
         | Code::LauncherFailed
         | Code::AgentFailed

@@ -5,6 +5,7 @@
 mod support;
 
 use futures_util::{SinkExt, StreamExt};
+use http::Method;
 use serde_json::{Value, json};
 use support::{Client, with_server};
 use tokio::net::TcpStream;
@@ -80,6 +81,52 @@ fn input_goes_in_and_output_comes_out_any_number_of_times() {
             assert_eq!(told(socket).await["ended"]["exit_code"], 0);
             assert!(next(socket).await.is_none());
         }
+    });
+}
+
+#[test]
+fn a_client_that_answers_for_a_sandbox_has_it_for_itself_until_it_leaves() {
+    with_server(async |client| {
+        let id = client.create(json!({})).await;
+        let hello = |sandbox: &str| {
+            let tools = json!([{"name": "add", "description": "adds"}]);
+            Message::Text(
+                json!({"hello": {"sandbox_id": sandbox, "tools": tools}}).to_string().into(),
+            )
+        };
+        let mut first = connect(&client, "/v1/callbacks").await;
+        first.send(hello(&id)).await.unwrap();
+        assert_eq!(told(&mut first).await["ready"]["sandbox_id"], id.as_str());
+        // Saying it again is fine; another client is told that there is one.
+        first.send(hello(&id)).await.unwrap();
+        assert!(told(&mut first).await["ready"].is_object());
+        let mut second = connect(&client, "/v1/callbacks").await;
+        second.send(hello(&id)).await.unwrap();
+        assert_eq!(told(&mut second).await["problem"]["code"], "callback-exists");
+        assert!(next(&mut second).await.is_none());
+        first.close(None).await.unwrap();
+        while next(&mut first).await.is_some() {}
+        drop(first);
+        // The server learns of it as soon as the socket tells.
+        let mut third = loop {
+            let mut third = connect(&client, "/v1/callbacks").await;
+            third.send(hello(&id)).await.unwrap();
+            if told(&mut third).await["ready"].is_object() {
+                break third;
+            }
+        };
+        for (message, code) in [
+            (r#"{"answer": {"call_id": 1}}"#, "invalid-argument"),
+            (r#"{"hello": {"sandbox_id": "nothing-there"}}"#, "sandbox-not-found"),
+            (r#"{"nonsense": 1}"#, "invalid-argument"),
+            ("{}", "invalid-argument"),
+        ] {
+            let mut wrong = connect(&client, "/v1/callbacks").await;
+            wrong.send(Message::Text(message.into())).await.unwrap();
+            assert_eq!(told(&mut wrong).await["problem"]["code"], code, "{message}");
+        }
+        client.bare(Method::DELETE, &format!("/v1/sandboxes/{id}")).await.ok();
+        assert_eq!(told(&mut third).await["problem"]["code"], "sandbox-gone");
     });
 }
 

@@ -11,8 +11,17 @@ use prost_types::{DescriptorProto, FieldDescriptorProto, FileDescriptorSet};
 use std::path::Path;
 
 const PACKAGE: &str = "belljar.v1";
-const FILES: [&str; 8] =
-    ["common", "files", "policies", "processes", "sandboxes", "snapshots", "system", "templates"];
+const FILES: [&str; 9] = [
+    "callbacks",
+    "common",
+    "files",
+    "policies",
+    "processes",
+    "sandboxes",
+    "snapshots",
+    "system",
+    "templates",
+];
 
 const HEADER: &str =
     "// Generated from api/proto by `cargo run -p xtask -- codegen`; do not edit.\n";

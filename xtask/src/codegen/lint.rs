@@ -65,7 +65,9 @@ fn check_service(service: &ServiceDescriptorProto, broken: &mut Vec<String>) {
         if !is_pascal(name) {
             broken.push(format!("{}.{name}: not PascalCase", service.name()));
         }
-        if !input.ends_with(&format!(".{name}Request")) {
+        // In a conversation, messages are called after who says them.
+        let conversation = method.client_streaming() && method.server_streaming();
+        if !conversation && !input.ends_with(&format!(".{name}Request")) {
             broken.push(format!("{}.{name}: takes {input}, not {name}Request", service.name()));
         }
     }

@@ -4,6 +4,7 @@
 //! Permissions, the audit log and metrics are applied in one place, [`Api::act`].
 
 mod audit;
+mod callbacks;
 mod files;
 mod keys;
 mod lists;
@@ -27,6 +28,7 @@ use futures_util::{Stream, StreamExt, stream};
 
 use crate::action::Action;
 use crate::call::Call;
+use crate::callbacks::Callbacks;
 use crate::measure;
 use crate::problem::{Problem, Result};
 use crate::status::Status;
@@ -41,18 +43,25 @@ pub struct Api {
     engine: Engine,
     status: Arc<Status>,
     tokens: Arc<Tokens>,
+    callbacks: Callbacks,
 }
 
 impl Api {
     #[must_use]
     pub fn new(engine: Engine, status: Arc<Status>) -> Self {
         let tokens = Arc::new(Tokens::of(engine.state_dir()));
-        Self { engine, status, tokens }
+        Self { engine, status, tokens, callbacks: Callbacks::default() }
     }
 
     #[must_use]
     pub fn status(&self) -> &Status {
         &self.status
+    }
+
+    /// The clients that answer for sandboxes.
+    #[must_use]
+    pub fn callbacks(&self) -> &Callbacks {
+        &self.callbacks
     }
 
     /// The engine as the server itself sees it.

@@ -7,16 +7,17 @@ use tonic::{Request, Response, Status};
 
 use super::{Outgoing, Services, answer, answers, call_of, first, rest};
 use crate::api::Api;
+use crate::callbacks;
 
 /// The largest message that is taken: files travel in pieces, so none needs to be larger.
 const MAX_MESSAGE: usize = 32 << 20;
 
 pub(crate) fn routes(api: &Api) -> Routes {
     use v1::{
-        files_server::FilesServer, policies_server::PoliciesServer,
-        processes_server::ProcessesServer, sandboxes_server::SandboxesServer,
-        snapshots_server::SnapshotsServer, system_server::SystemServer,
-        templates_server::TemplatesServer,
+        callbacks_server::CallbacksServer, files_server::FilesServer,
+        policies_server::PoliciesServer, processes_server::ProcessesServer,
+        sandboxes_server::SandboxesServer, snapshots_server::SnapshotsServer,
+        system_server::SystemServer, templates_server::TemplatesServer,
     };
     let services = || Services(api.clone());
     let mut routes = RoutesBuilder::default();
@@ -25,6 +26,9 @@ pub(crate) fn routes(api: &Api) -> Routes {
         .add_service(ProcessesServer::new(services()).max_decoding_message_size(MAX_MESSAGE))
         .add_service(FilesServer::new(services()).max_decoding_message_size(MAX_MESSAGE))
         .add_service(SnapshotsServer::new(services()).max_decoding_message_size(MAX_MESSAGE))
+        .add_service(
+            CallbacksServer::new(services()).max_decoding_message_size(callbacks::MAX_MESSAGE),
+        )
         .add_service(TemplatesServer::new(services()))
         .add_service(PoliciesServer::new(services()))
         .add_service(SystemServer::new(services()));
@@ -191,5 +195,19 @@ service! {
         one list_webhooks(ListWebhooksRequest) -> ListWebhooksResponse;
         one remove_webhook(RemoveWebhookRequest) -> RemoveWebhookResponse;
         many query_audit(QueryAuditRequest) -> AuditRecord as QueryAuditStream;
+    }
+}
+
+#[tonic::async_trait]
+impl v1::callbacks_server::Callbacks for Services {
+    type ServeStream = Outgoing<v1::ServerCallback>;
+
+    async fn serve(
+        &self,
+        request: Request<tonic::Streaming<v1::ClientCallback>>,
+    ) -> Result<Response<Self::ServeStream>, Status> {
+        let call = call_of(&request)?;
+        let outgoing = self.0.serve_callbacks(&call, rest(request.into_inner()));
+        answers(call, Ok(outgoing))
     }
 }

@@ -7,13 +7,12 @@
 
 use std::time::Duration;
 
-use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade, close_code};
-use axum::extract::{FromRequestParts, State};
+use axum::extract::State;
+use axum::extract::ws::{CloseFrame, Message, WebSocket, close_code};
 use axum::response::Response;
 use belljar_api::v1;
 use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::{Sink, SinkExt, Stream, StreamExt};
-use http::request::Parts;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -23,6 +22,7 @@ use utoipa_axum::routes;
 
 use super::extract::{Path, Query};
 use super::offsets::Position;
+use super::upgrade::Upgrade;
 use crate::api::{Answers, Api};
 use crate::call::Call;
 use crate::problem::{Problem, Result};
@@ -31,8 +31,6 @@ use crate::problem::{Problem, Result};
 const MAX_MESSAGE: usize = 1 << 20;
 /// Messages of input that wait for the process.
 const WAITING: usize = 8;
-/// What waits to be sent: a client that takes nothing makes us remember no more.
-const MAX_UNSENT: usize = 4 << 20;
 /// How often a silent client is asked whether it is still there.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(30);
 /// A client that was told goodbye has so long to say it too.
@@ -76,7 +74,7 @@ async fn attach(
     };
     let output = api.follow_log(&call, request).await?;
     let attached = Attached { api, call, process_id };
-    Ok(socket.open(async move |mut socket| attached.talk(&mut socket, output).await))
+    Ok(socket.open(MAX_MESSAGE, async move |mut socket| attached.talk(&mut socket, output).await))
 }
 
 /// Starts a command and attaches to it over a WebSocket.
@@ -95,7 +93,7 @@ async fn shell(
 ) -> Result<Response> {
     // What does not exist is told before the protocol changes.
     api.get_sandbox(&call, v1::GetSandboxRequest { sandbox: sandbox.clone() }).await?;
-    Ok(socket.open(async move |mut socket: WebSocket| {
+    Ok(socket.open(MAX_MESSAGE, async move |mut socket: WebSocket| {
         if let Err(problem) = run_shell(&api, &call, sandbox, &mut socket).await {
             let told = Told::Problem(problem.wire(&call.request_id));
             let _ = socket.send(told.message()).await;
@@ -159,36 +157,6 @@ fn read<T: serde::de::DeserializeOwned>(text: &str) -> Result<T> {
             .caused_by(&error)
             .with_remedy("see /docs for the messages that are understood")
     })
-}
-
-/// A request that wants a WebSocket.
-struct Upgrade(WebSocketUpgrade);
-
-impl<S: Send + Sync> FromRequestParts<S> for Upgrade {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self> {
-        let upgrade = WebSocketUpgrade::from_request_parts(parts, state).await;
-        upgrade.map(Self).map_err(|rejection| {
-            Problem::invalid("this path speaks WebSocket")
-                .caused_by(&rejection)
-                .with_remedy("connect with a WebSocket client")
-        })
-    }
-}
-
-impl Upgrade {
-    fn open<F>(self, talk: impl FnOnce(WebSocket) -> F + Send + 'static) -> Response
-    where
-        F: Future<Output = ()> + Send + 'static,
-    {
-        let Self(upgrade) = self;
-        upgrade
-            .max_message_size(MAX_MESSAGE)
-            .max_frame_size(MAX_MESSAGE)
-            .max_write_buffer_size(MAX_UNSENT)
-            .on_upgrade(talk)
-    }
 }
 
 /// One client at one process.

@@ -55,6 +55,7 @@ fn tag_of(path: &str) -> &'static str {
         "tenants",
         "keys",
         "webhooks",
+        "callbacks",
     ];
     let mut words = path.split('/').rev();
     if path.ends_with("/exec") || path.ends_with("/run") || path.ends_with("/shell") {

@@ -6,6 +6,7 @@
 #![allow(unused_qualifications, reason = "the macro that documents routes writes them")]
 
 mod attach;
+mod callbacks;
 mod content;
 mod document;
 mod extract;
@@ -22,6 +23,7 @@ mod stream;
 mod system;
 mod tenants;
 mod trees;
+mod upgrade;
 mod webhooks;
 
 use std::time::Duration;
@@ -46,6 +48,7 @@ pub(crate) fn router(api: &Api, stall: Duration) -> Router {
         .merge(processes::router())
         .merge(log::router())
         .merge(attach::router())
+        .merge(callbacks::router())
         .merge(files::router())
         .merge(content::router())
         .merge(trees::router())

@@ -183,6 +183,10 @@ async fn ask_all(client: &Client, sandbox: &str, process: &str) -> Answers {
         ..Default::default()
     };
     ask!("WriteArchive", files.write_archive(tokio_stream::iter([request])));
+    let hello = v1::CallbackHello { sandbox_id: s(), ..Default::default() };
+    let hello = v1::ClientCallback { hello: Some(hello), ..Default::default() };
+    let mut callbacks = client.callbacks.clone();
+    ask!("Serve", first(callbacks.serve(tokio_stream::iter([hello])).await));
     ask!("IssueToken", system.issue_token(IssueTokenRequest { sandbox: s() }));
     ask!("DestroySandbox", sandboxes.destroy_sandbox(DestroySandboxRequest { sandbox: s() }));
     answers
