@@ -38,6 +38,127 @@ class FileContent(Message):
     content: bytes
     def __init__(self, *, path: Optional[str] = ..., content: Optional[bytes] = ...) -> None: ...
 
+class ClientCallback(Message):
+    hello: CallbackHello
+    answer: CallbackAnswer
+    def __init__(self, *, hello: Optional[CallbackHello] = ..., answer: Optional[CallbackAnswer] = ...) -> None: ...
+
+class ServerCallback(Message):
+    ready: CallbackReady
+    call: CallbackCall
+    cancel: CallbackCancel
+    problem: Problem
+    def __init__(self, *, ready: Optional[CallbackReady] = ..., call: Optional[CallbackCall] = ..., cancel: Optional[CallbackCancel] = ..., problem: Optional[Problem] = ...) -> None: ...
+
+class CallbackHello(Message):
+    sandbox_id: str
+    tools: MutableSequence[ToolDeclaration]
+    decides_connections: bool
+    handles_requests: bool
+    def __init__(self, *, sandbox_id: Optional[str] = ..., tools: Optional[Iterable[ToolDeclaration]] = ..., decides_connections: Optional[bool] = ..., handles_requests: Optional[bool] = ...) -> None: ...
+
+class ToolDeclaration(Message):
+    name: str
+    description: str
+    input_schema: str
+    def __init__(self, *, name: Optional[str] = ..., description: Optional[str] = ..., input_schema: Optional[str] = ...) -> None: ...
+
+class CallbackReady(Message):
+    sandbox_id: str
+    max_calls: int
+    def __init__(self, *, sandbox_id: Optional[str] = ..., max_calls: Optional[int] = ...) -> None: ...
+
+class CallbackCall(Message):
+    call_id: int
+    sandbox_id: str
+    deadline_ms: int
+    tool: ToolCall
+    connection: ConnectionCall
+    request: RequestCall
+    def __init__(self, *, call_id: Optional[int] = ..., sandbox_id: Optional[str] = ..., deadline_ms: Optional[int] = ..., tool: Optional[ToolCall] = ..., connection: Optional[ConnectionCall] = ..., request: Optional[RequestCall] = ...) -> None: ...
+
+class CallbackCancel(Message):
+    call_id: int
+    def __init__(self, *, call_id: Optional[int] = ...) -> None: ...
+
+class CallbackAnswer(Message):
+    call_id: int
+    tool_result: ToolResult
+    tool_error: ToolError
+    connection: ConnectionVerdict
+    request: RequestVerdict
+    def __init__(self, *, call_id: Optional[int] = ..., tool_result: Optional[ToolResult] = ..., tool_error: Optional[ToolError] = ..., connection: Optional[ConnectionVerdict] = ..., request: Optional[RequestVerdict] = ...) -> None: ...
+
+class ToolCall(Message):
+    name: str
+    arguments: str
+    process_id: str
+    def __init__(self, *, name: Optional[str] = ..., arguments: Optional[str] = ..., process_id: Optional[str] = ...) -> None: ...
+
+class ToolResult(Message):
+    json: str
+    def __init__(self, *, json: Optional[str] = ...) -> None: ...
+
+class ToolError(Message):
+    message: str
+    def __init__(self, *, message: Optional[str] = ...) -> None: ...
+
+class Endpoint(Message):
+    ip: str
+    port: int
+    def __init__(self, *, ip: Optional[str] = ..., port: Optional[int] = ...) -> None: ...
+
+class ConnectionCall(Message):
+    transport: str
+    source: Endpoint
+    destination: Endpoint
+    host: str
+    dns: DnsQuestion
+    tls: TlsHello
+    rule: str
+    def __init__(self, *, transport: Optional[str] = ..., source: Optional[Endpoint] = ..., destination: Optional[Endpoint] = ..., host: Optional[str] = ..., dns: Optional[DnsQuestion] = ..., tls: Optional[TlsHello] = ..., rule: Optional[str] = ...) -> None: ...
+
+class DnsQuestion(Message):
+    name: str
+    type: str
+    def __init__(self, *, name: Optional[str] = ..., type: Optional[str] = ...) -> None: ...
+
+class TlsHello(Message):
+    sni: str
+    alpn: MutableSequence[str]
+    def __init__(self, *, sni: Optional[str] = ..., alpn: Optional[Iterable[str]] = ...) -> None: ...
+
+class ConnectionVerdict(Message):
+    allow: bool
+    reason: str
+    scope: int
+    http: bool
+    resolver: str
+    def __init__(self, *, allow: Optional[bool] = ..., reason: Optional[str] = ..., scope: Optional[int] = ..., http: Optional[bool] = ..., resolver: Optional[str] = ...) -> None: ...
+
+class RequestCall(Message):
+    method: str
+    url: str
+    protocol: str
+    headers: MutableSequence[HttpHeader]
+    source: Endpoint
+    destination: Endpoint
+    host: str
+    tls: TlsHello
+    def __init__(self, *, method: Optional[str] = ..., url: Optional[str] = ..., protocol: Optional[str] = ..., headers: Optional[Iterable[HttpHeader]] = ..., source: Optional[Endpoint] = ..., destination: Optional[Endpoint] = ..., host: Optional[str] = ..., tls: Optional[TlsHello] = ...) -> None: ...
+
+class HttpHeader(Message):
+    name: str
+    value: str
+    def __init__(self, *, name: Optional[str] = ..., value: Optional[str] = ...) -> None: ...
+
+class RequestVerdict(Message):
+    allow: bool
+    reason: str
+    set_headers: MutableSequence[HttpHeader]
+    remove_headers: MutableSequence[str]
+    def __init__(self, *, allow: Optional[bool] = ..., reason: Optional[str] = ..., set_headers: Optional[Iterable[HttpHeader]] = ..., remove_headers: Optional[Iterable[str]] = ...) -> None: ...
+
 class FileInfo(Message):
     path: str
     kind: int
@@ -874,6 +995,7 @@ class ListTemplatesResponse(Message):
     templates: MutableSequence[Template]
     def __init__(self, *, templates: Optional[Iterable[Template]] = ...) -> None: ...
 
+VERDICT_SCOPE_WORDS: Dict[int, str]
 FILE_KIND_WORDS: Dict[int, str]
 WRITE_MODE_WORDS: Dict[int, str]
 FILE_EVENT_KIND_WORDS: Dict[int, str]

@@ -216,6 +216,30 @@ class LayerConflict(BelljarError):
     code = "layer-conflict"
 
 
+class ToolNotFound(BelljarError):
+    """The sandbox has no tool of that name."""
+
+    code = "tool-not-found"
+
+
+class ToolFailed(BelljarError):
+    """The tool ran and failed, or answered with something that is no answer."""
+
+    code = "tool-failed"
+
+
+class ToolUnavailable(BelljarError):
+    """Nobody answers for the tool now: its client is not connected, went away, or is busy."""
+
+    code = "tool-unavailable"
+
+
+class CallbackExists(BelljarError):
+    """Another client that is still connected answers for this tool or decision of the sandbox."""
+
+    code = "callback-exists"
+
+
 class ProgramNotFound(BelljarError):
     """The program does not exist inside the sandbox."""
 
@@ -498,6 +522,10 @@ BY_CODE: Dict[str, Type[BelljarError]] = {
     "archive-refused": ArchiveRefused,
     "layer-not-found": LayerNotFound,
     "layer-conflict": LayerConflict,
+    "tool-not-found": ToolNotFound,
+    "tool-failed": ToolFailed,
+    "tool-unavailable": ToolUnavailable,
+    "callback-exists": CallbackExists,
     "program-not-found": ProgramNotFound,
     "program-not-executable": ProgramNotExecutable,
     "program-denied": ProgramDenied,

@@ -4,6 +4,8 @@
 from belljar._generated import api
 from belljar._method import Both, Download, Unary, Upload
 
+SERVE = Both("/belljar.v1.Callbacks/Serve", api.ClientCallback, api.ServerCallback)
+
 STAT_FILE = Unary("/belljar.v1.Files/StatFile", api.StatFileRequest, api.FileInfo)
 LIST_FILES = Unary("/belljar.v1.Files/ListFiles", api.ListFilesRequest, api.ListFilesResponse)
 READ_FILE = Download("/belljar.v1.Files/ReadFile", api.ReadFileRequest, api.FileChunk)
