@@ -1,10 +1,25 @@
 //! What a sandbox's network ends in, and who is behind it.
 
+mod draft;
+mod head;
+pub(crate) mod proxy;
+mod pump;
+pub(crate) mod tcp;
+mod tunnel;
+pub(crate) mod udp;
+
+use std::future::Future;
 use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::sync::Arc;
+use std::time::Duration;
 
 use belljar_policy::{SandboxId, TenantId};
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+
+/// How long a door waits after the kernel refused it a connection (out of descriptors, as a rule).
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Who is behind a set of doors.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -47,5 +62,28 @@ impl Destinations for Redirected {
             return Err(io::ErrorKind::AddrNotAvailable.into());
         }
         Ok(original)
+    }
+}
+
+/// Accepts while there is room, and serves each connection in a task of its own.
+async fn accept<F: Future<Output = ()> + Send + 'static>(
+    listener: tokio::net::TcpListener,
+    room: Arc<Semaphore>,
+    serve: impl Fn(TcpStream) -> F,
+) {
+    while let Ok(place) = Arc::clone(&room).acquire_owned().await {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let served = serve(stream);
+                tokio::spawn(async move {
+                    served.await;
+                    drop(place);
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a door could not take a connection");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
     }
 }

@@ -1,15 +1,21 @@
 //! Opening and closing: one [`Egress`] per server, one [`Gate`] per sandbox.
 
+use std::future::Future;
+use std::io;
 use std::sync::Arc;
 
-use tokio::runtime::Handle;
+use tokio::net::{TcpListener, UdpSocket};
+use tokio::sync::Semaphore;
 
-use crate::flow::Judge;
+use crate::doors::{proxy, tcp, udp};
+use crate::flow::{Judge, Parts};
+use crate::names::{self, Resolver};
 use crate::{Approver, Authority, Doors, Identity, Recorder, Rules, Secrets, Settings};
 
 /// What all gates of a server share.
 pub struct Egress {
     settings: Arc<Settings>,
+    resolver: Arc<Resolver>,
     recorder: Arc<dyn Recorder>,
     approver: Arc<dyn Approver>,
     secrets: Arc<dyn Secrets>,
@@ -20,7 +26,7 @@ pub struct Gate {
     judge: Arc<Judge>,
 }
 
-/// What a gate has done and is doing.
+/// What a gate is doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Flows and requests that are open now.
@@ -35,27 +41,50 @@ impl Egress {
         approver: Arc<dyn Approver>,
         secrets: Arc<dyn Secrets>,
     ) -> Self {
-        Self { settings: Arc::new(settings), recorder, approver, secrets }
+        let resolver = Arc::new(settings.resolver());
+        Self { settings: Arc::new(settings), resolver, recorder, approver, secrets }
     }
 
     /// Serves a sandbox's doors until the gate is closed. Must be called within a tokio runtime.
-    #[must_use]
+    ///
+    /// # Errors
+    /// Where a socket cannot be served; none is then.
     pub fn open(
         &self,
         identity: Identity,
         doors: Doors,
         rules: Rules,
-        _authority: Option<Authority>,
-    ) -> Gate {
-        let judge = Arc::new(Judge::new(
+        authority: Option<Authority>,
+    ) -> io::Result<Gate> {
+        let judge = Arc::new(Judge::new(Parts {
             identity,
             rules,
-            Arc::clone(&self.recorder),
-            Arc::clone(&self.approver),
-            Arc::clone(&self.secrets),
-        ));
-        let _ = (Handle::current(), doors, &self.settings);
-        Gate { judge }
+            recorder: Arc::clone(&self.recorder),
+            approver: Arc::clone(&self.approver),
+            secrets: Arc::clone(&self.secrets),
+            resolver: Arc::clone(&self.resolver),
+            authority,
+            settings: Arc::clone(&self.settings),
+        }));
+        // Made first: whatever fails below closes what is already served.
+        let gate = Gate { judge: Arc::clone(&judge) };
+        let flows = Arc::new(Semaphore::new(self.settings.max_flows));
+        for listener in doors.tcp {
+            gate.serve(tcp::serve(Arc::clone(&judge), listening(listener)?, Arc::clone(&flows)));
+        }
+        for listener in doors.proxy {
+            gate.serve(proxy::serve(Arc::clone(&judge), listening(listener)?, Arc::clone(&flows)));
+        }
+        for socket in doors.dns_udp {
+            gate.serve(names::serve_udp(Arc::clone(&judge), bound(socket)?));
+        }
+        for listener in doors.dns_tcp {
+            gate.serve(names::serve_tcp(Arc::clone(&judge), listening(listener)?));
+        }
+        for (port, socket) in doors.udp {
+            gate.serve(udp::serve(Arc::clone(&judge), port, bound(socket)?));
+        }
+        Ok(gate)
     }
 }
 
@@ -82,10 +111,25 @@ impl Gate {
 
     /// Closes the doors and cuts every flow.
     pub fn close(self) {}
+
+    fn serve(&self, door: impl Future<Output = ()> + Send + 'static) {
+        let closed = self.judge.live().closed().clone();
+        tokio::spawn(async move { closed.run_until_cancelled(door).await });
+    }
 }
 
 impl Drop for Gate {
     fn drop(&mut self) {
         self.judge.live().closed().cancel();
     }
+}
+
+fn listening(listener: std::net::TcpListener) -> io::Result<TcpListener> {
+    listener.set_nonblocking(true)?;
+    TcpListener::from_std(listener)
+}
+
+fn bound(socket: std::net::UdpSocket) -> io::Result<UdpSocket> {
+    socket.set_nonblocking(true)?;
+    UdpSocket::from_std(socket)
 }

@@ -13,12 +13,15 @@
 #![forbid(unsafe_code)]
 #![allow(dead_code, unused_imports, reason = "the doors that use it come next")]
 
+mod address;
 mod credentials;
 mod doors;
 mod flow;
 mod gate;
+mod hello;
 mod http;
 mod intercept;
+mod names;
 mod outside;
 mod record;
 mod rules;

@@ -128,6 +128,23 @@ impl Reason {
     }
 }
 
+impl Reason {
+    /// What a record with this reason says: the rules allowed it (whatever became of it), or it was denied or cut.
+    #[must_use]
+    pub const fn verdict(self) -> Verdict {
+        match self {
+            Self::Allowed
+            | Self::Approved
+            | Self::ResolveFailed
+            | Self::ConnectFailed
+            | Self::CertificateInvalid
+            | Self::SecretUnavailable
+            | Self::TimedOut => Verdict::Allow,
+            _ => Verdict::Deny,
+        }
+    }
+}
+
 impl Verdict {
     #[must_use]
     pub const fn as_str(self) -> &'static str {

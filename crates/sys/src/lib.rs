@@ -6,6 +6,7 @@
 
 pub mod cgroup;
 pub mod child;
+pub mod datagram;
 pub mod fault;
 pub mod fork;
 mod guest;
@@ -22,6 +23,8 @@ pub mod process;
 pub mod redirect;
 pub mod signals;
 pub mod socket;
+pub mod splice;
+pub mod stream;
 pub mod uapi;
 pub mod user_namespace;
 pub mod workload;

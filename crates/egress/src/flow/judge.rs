@@ -1,16 +1,27 @@
 //! The one place where a flow or request is allowed.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use belljar_policy::NetworkMode;
 use belljar_policy::document::{Flow, FlowDecision, NetworkVerdict, Transport};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
 use super::approvals::Approvals;
 use super::live::{Claim, Entered, Live};
 use super::meter::{self, Counter, Direction, Ledger};
-use crate::{Approval, Approver, Asked, Identity, Reason, Record, Recorder, Rules, Secrets};
+use super::repeats::{Rate, Repeats};
+use crate::names::{Names, Resolver, Unresolved, is_foreign_resolver};
+use crate::{
+    Approval, Approver, Asked, Authority, Identity, Reason, Record, Recorder, Rules, Secrets,
+    Settings, address,
+};
+
+/// Whoever does not answer a connection for this long is not there.
+const CONNECT_TIME: Duration = Duration::from_secs(10);
 
 /// Judges for one sandbox.
 pub(crate) struct Judge {
@@ -20,6 +31,23 @@ pub(crate) struct Judge {
     approvals: Arc<Approvals>,
     recorder: Arc<dyn Recorder>,
     secrets: Arc<dyn Secrets>,
+    names: Names,
+    authority: Option<Authority>,
+    settings: Arc<Settings>,
+    questions: Rate,
+    denied_names: Repeats,
+}
+
+/// What a judge is made of.
+pub(crate) struct Parts {
+    pub(crate) identity: Identity,
+    pub(crate) rules: Rules,
+    pub(crate) recorder: Arc<dyn Recorder>,
+    pub(crate) approver: Arc<dyn Approver>,
+    pub(crate) secrets: Arc<dyn Secrets>,
+    pub(crate) resolver: Arc<Resolver>,
+    pub(crate) authority: Option<Authority>,
+    pub(crate) settings: Arc<Settings>,
 }
 
 /// What is asked.
@@ -91,23 +119,22 @@ enum Ruled {
 }
 
 impl Judge {
-    pub(crate) fn new(
-        identity: Identity,
-        rules: Rules,
-        recorder: Arc<dyn Recorder>,
-        approver: Arc<dyn Approver>,
-        secrets: Arc<dyn Secrets>,
-    ) -> Self {
+    pub(crate) fn new(parts: Parts) -> Self {
         let ledger = Arc::new(Ledger::default());
-        ledger.up.set_rate(rules.bandwidth);
-        ledger.down.set_rate(rules.bandwidth);
+        ledger.up.set_rate(parts.rules.bandwidth);
+        ledger.down.set_rate(parts.rules.bandwidth);
         Self {
-            approvals: Arc::new(Approvals::new(identity.clone(), approver)),
-            identity,
-            live: Arc::new(Live::new(rules)),
+            approvals: Arc::new(Approvals::new(parts.identity.clone(), parts.approver)),
+            identity: parts.identity,
+            live: Arc::new(Live::new(parts.rules)),
             ledger,
-            recorder,
-            secrets,
+            recorder: parts.recorder,
+            secrets: parts.secrets,
+            names: Names::new(parts.resolver),
+            authority: parts.authority,
+            questions: Rate::new(parts.settings.questions_per_second),
+            settings: parts.settings,
+            denied_names: Repeats::default(),
         }
     }
 
@@ -127,6 +154,32 @@ impl Judge {
         &*self.secrets
     }
 
+    pub(crate) fn names(&self) -> &Names {
+        &self.names
+    }
+
+    /// The certificate authority that this sandbox trusts; without one nothing can be intercepted.
+    pub(crate) fn authority(&self) -> Option<&Authority> {
+        self.authority.as_ref()
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Whether the sandbox may ask for one more name now.
+    pub(crate) fn question_allowed(&self) -> bool {
+        self.questions.take()
+    }
+
+    /// One record per denied name, however often it is asked for.
+    pub(crate) fn record_denied_name(&self, record: Record) {
+        let what = format!("{} {}", record.reason.as_str(), record.host.as_deref().unwrap_or(""));
+        if self.denied_names.is_new(what) {
+            self.record(record);
+        }
+    }
+
     pub(crate) fn record(&self, record: Record) {
         self.recorder.record(&self.identity, record);
     }
@@ -135,7 +188,13 @@ impl Judge {
     pub(crate) fn set_rules(&self, rules: Rules) {
         self.ledger.up.set_rate(rules.bandwidth);
         self.ledger.down.set_rate(rules.bandwidth);
-        self.live.change(rules, |rules, claim| self.holds(rules, claim));
+        self.live.change(rules, |old, new, claim| {
+            let admitted = |rules: &Rules| {
+                claim.address.is_none_or(|address| address::admits(address, &rules.cidrs))
+            };
+            // An address that stands in for a name was never admitted; what it stands for was checked.
+            self.holds(new, claim) && (admitted(new) || !admitted(old))
+        });
     }
 
     /// What the rules say about a flow, without asking or counting.
@@ -191,7 +250,7 @@ impl Judge {
                 return Step::Answer(Answer::Deny(refusal));
             }
             let claim = question.claim(inspect.is_some(), reason == Reason::Approved);
-            let entered = live.enter(claim);
+            let entered = live.enter(Some(claim));
             let ledger = Arc::clone(&self.ledger);
             let permit = Permit { rule, reason, entered, counters, ledger };
             Step::Answer(match inspect {
@@ -232,6 +291,11 @@ impl Judge {
                 if credentialed {
                     return Ruled::Inspect { required: false };
                 }
+                let by_default = matches!(decision, FlowDecision::Default(_));
+                if by_default && is_foreign_resolver(question.host, question.address, question.port)
+                {
+                    return Ruled::Deny(Reason::ForeignResolver.into());
+                }
                 let rule = label.clone().or_else(|| Some(rules.mode.to_string()));
                 Ruled::Allow { counters: counters(), rule }
             }
@@ -239,7 +303,7 @@ impl Judge {
                 Ruled::Ask { counters: counters(), rule: label, wait: rules.ask_wait }
             }
             (Some(NetworkVerdict::Deny), FlowDecision::Default(_)) => match rules.ask {
-                Some(wait) if rules.mode != belljar_policy::NetworkMode::None => {
+                Some(wait) if rules.mode != NetworkMode::None => {
                     Ruled::Ask { counters: counters(), rule: None, wait }
                 }
                 _ => Ruled::Deny(Refusal { rule: None, reason: Reason::NotListed, message }),
@@ -267,14 +331,61 @@ impl Judge {
         }
     }
 
-    /// Resolves `host` where `address` is no longer known to be its own, checks the address and connects.
+    /// Whether connections to addresses without a name can be allowed at all.
+    pub(crate) fn allows_addresses(&self) -> bool {
+        let rules = self.rules();
+        rules.mode == NetworkMode::Full || rules.ask.is_some()
+    }
+
+    /// A permit for a connection that goes nowhere by itself: its requests are judged.
+    pub(crate) fn attend(&self) -> Permit {
+        let entered = self.live.locked(|live| live.enter(None));
+        Permit {
+            rule: None,
+            reason: Reason::Allowed,
+            entered,
+            counters: Vec::new(),
+            ledger: Arc::clone(&self.ledger),
+        }
+    }
+
+    /// Where `host` (a name, or an address as text) is: at `wanted` while that is known to be its own.
+    pub(crate) async fn locate(
+        &self,
+        host: &str,
+        wanted: Option<IpAddr>,
+    ) -> Result<IpAddr, Refusal> {
+        let rules = self.rules();
+        let located = match host.parse::<IpAddr>() {
+            Ok(literal) if address::admits(literal, &rules.cidrs) => Ok(literal),
+            Ok(literal) => Err(Unresolved::NotPublic(literal)),
+            Err(_) => self.names.locate(host, wanted, &rules.cidrs).await,
+        };
+        located.map_err(|unresolved| unresolved.reason().into())
+    }
+
+    /// Connects to `host`: at `address` while that is known to be its own, else where the name is now. What may not be
+    /// reached is refused, whoever says that the name is there.
     pub(crate) async fn dial(
         &self,
-        _host: &str,
-        _port: u16,
-        _address: Option<SocketAddr>,
+        host: &str,
+        port: u16,
+        address: Option<IpAddr>,
     ) -> Result<TcpStream, Refusal> {
-        Err(Reason::Unsupported.into())
+        let address = self.locate(host, address).await?;
+        let connected = timeout(CONNECT_TIME, TcpStream::connect((address, port))).await;
+        match connected {
+            Ok(Ok(stream)) => {
+                // Bytes go on as they come: whoever wants them gathered has gathered them already.
+                let _ = stream.set_nodelay(true);
+                Ok(stream)
+            }
+            Ok(Err(error)) => {
+                tracing::debug!(host, port, %error, "a connection outwards failed");
+                Err(Reason::ConnectFailed.into())
+            }
+            Err(_) => Err(Reason::ConnectFailed.into()),
+        }
     }
 }
 
@@ -334,6 +445,10 @@ impl Permit {
     /// The most that should be moved before it is counted.
     pub(crate) fn at_once(&self, direction: Direction) -> Option<usize> {
         self.bucket(direction).at_once()
+    }
+
+    pub(crate) fn token(&self) -> &CancellationToken {
+        self.entered.token()
     }
 
     /// Ends when the rules no longer allow it, or the doors are closed.

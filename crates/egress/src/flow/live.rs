@@ -33,7 +33,8 @@ pub(crate) struct Live {
 #[derive(Debug)]
 struct State {
     rules: Arc<Rules>,
-    flows: HashMap<u64, (Claim, CancellationToken)>,
+    /// Without a claim: cut only when everything is.
+    flows: HashMap<u64, (Option<Claim>, CancellationToken)>,
     next: u64,
 }
 
@@ -66,12 +67,12 @@ impl Live {
         self.with(|state| act(&mut Locked { live: self, state }))
     }
 
-    /// New rules; every flow for which `holds` is false is cut.
-    pub(crate) fn change(&self, rules: Rules, holds: impl Fn(&Rules, &Claim) -> bool) {
+    /// New rules; every flow for which `holds` is false (asked with the old and the new rules) is cut.
+    pub(crate) fn change(&self, rules: Rules, holds: impl Fn(&Rules, &Rules, &Claim) -> bool) {
         self.with(|state| {
-            state.rules = Arc::new(rules);
+            let old = std::mem::replace(&mut state.rules, Arc::new(rules));
             for (claim, token) in state.flows.values() {
-                if !holds(&state.rules, claim) {
+                if claim.as_ref().is_some_and(|claim| !holds(&old, &state.rules, claim)) {
                     token.cancel();
                 }
             }
@@ -98,7 +99,7 @@ impl Locked<'_> {
         Arc::clone(&self.state.rules)
     }
 
-    pub(crate) fn enter(&mut self, claim: Claim) -> Entered {
+    pub(crate) fn enter(&mut self, claim: Option<Claim>) -> Entered {
         let token = self.live.closed.child_token();
         let number = self.state.next;
         self.state.next += 1;

@@ -18,8 +18,9 @@ mod judge;
 mod live;
 mod meter;
 mod prefixed;
+mod repeats;
 
-pub(crate) use judge::{Answer, Judge, Permit, Preview, Question, Refusal};
+pub(crate) use judge::{Answer, Judge, Parts, Permit, Preview, Question, Refusal};
 pub(crate) use meter::Direction;
 pub(crate) use prefixed::Prefixed;
 

@@ -100,16 +100,29 @@ impl FlowRules {
     /// Whether a name may be looked up at all: some flow to it could be allowed.
     #[must_use]
     pub fn may_resolve(&self, host: &str) -> bool {
+        self.resolution(host).is_some_and(|verdict| verdict != NetworkVerdict::Deny)
+    }
+
+    /// The best that a flow to this name can hope for: to be allowed, or only to be asked about, or to be denied by a
+    /// rule. None where nothing names it.
+    #[must_use]
+    pub fn resolution(&self, host: &str) -> Option<NetworkVerdict> {
+        let mut best = None;
         for rule in self.rules.iter().filter(|rule| rule.host.matches(host)) {
-            if rule.verdict != NetworkVerdict::Deny {
-                return true;
+            if rule.verdict == NetworkVerdict::Allow {
+                return Some(NetworkVerdict::Allow);
             }
+            if rule.verdict == NetworkVerdict::Ask || best.is_none() {
+                best = Some(rule.verdict);
+            }
+            // What comes after a rule for every port and request is about UDP at most, which only rules open.
             if rule.port.is_empty() && !rule.needs_http() && rule.transport == Transport::Tcp {
-                return false;
+                return best;
             }
         }
-        self.default == NetworkVerdict::Allow
-            || self.listed.iter().any(|pattern| pattern.matches(host))
+        let listed = self.default == NetworkVerdict::Allow
+            || self.listed.iter().any(|pattern| pattern.matches(host));
+        if listed { Some(NetworkVerdict::Allow) } else { best }
     }
 }
 

@@ -61,6 +61,27 @@ fn only_names_that_could_be_reached_are_resolved() {
     ] {
         assert_eq!(rules.may_resolve(host), expected, "{host}");
     }
+    use NetworkVerdict::{Allow, Ask, Deny};
+    let asking = FlowRules::new(&document(
+        "
+network_allowlist: [b.org, c.org]
+network:
+  rules:
+    - {host: a.org, verdict: ask}
+    - {host: b.org, port: 22, verdict: ask}
+    - {host: c.org, verdict: ask}
+    - {host: d.org, port: 22, verdict: deny}
+",
+    ));
+    for (host, expected) in [
+        ("a.org", Some(Ask)),
+        ("b.org", Some(Allow)),
+        ("c.org", Some(Ask)),
+        ("d.org", Some(Deny)),
+        ("e.org", None),
+    ] {
+        assert_eq!(asking.resolution(host), expected, "{host}");
+    }
 }
 
 #[test]

@@ -1,0 +1,102 @@
+//! The first bytes of a client: is it TLS, and for which name?
+
+use std::io;
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::Reason;
+use crate::hello::{self, Hello};
+
+/// Who began a greeting has this long to end it.
+pub(crate) const HEAD_TIME: Duration = Duration::from_secs(10);
+/// A client that says nothing for this long waits for the server to speak first (SMTP, MySQL, FTP, some SSH).
+pub(crate) const SERVER_FIRST_TIME: Duration = Duration::from_millis(200);
+/// What is read at once while the kind of a flow is not known.
+const CHUNK: usize = 4096;
+
+/// What a client began with. The bytes are in the caller's buffer.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Head {
+    Tls(Hello),
+    /// Something else, or the end of the stream.
+    Plain,
+    /// Nothing yet.
+    Silent,
+}
+
+/// Reads until it is clear what the client speaks, appending to `bytes`; waits `first` for the first byte (none: forever).
+pub(crate) async fn read(
+    stream: &TcpStream,
+    bytes: &mut Vec<u8>,
+    first: Option<Duration>,
+) -> Result<Head, Reason> {
+    if bytes.is_empty() {
+        let read = more(stream, bytes);
+        let read = match first {
+            None => read.await,
+            Some(first) => match timeout(first, read).await {
+                Ok(read) => read,
+                Err(_) => return Ok(Head::Silent),
+            },
+        };
+        if !read? {
+            return Ok(Head::Plain);
+        }
+    }
+    if bytes[0] != hello::HANDSHAKE {
+        return Ok(Head::Plain);
+    }
+    let whole = async {
+        loop {
+            match hello::parse(bytes) {
+                Ok(Some(hello)) => return Ok(Head::Tls(hello)),
+                Ok(None) => {}
+                Err(malformed) => {
+                    tracing::debug!(%malformed, "a TLS greeting was refused");
+                    return Err(Reason::HelloMalformed);
+                }
+            }
+            if !more(stream, bytes).await? {
+                return Err(Reason::HelloMalformed);
+            }
+        }
+    };
+    timeout(HEAD_TIME, whole).await.unwrap_or(Err(Reason::TimedOut))
+}
+
+/// Whether bytes begin like a request of HTTP.
+pub(crate) fn is_http(bytes: &[u8]) -> bool {
+    let method = bytes.iter().take_while(|byte| byte.is_ascii_uppercase()).count();
+    (3..=16).contains(&method) && bytes.get(method) == Some(&b' ')
+}
+
+/// Reads some; false at the end of the stream.
+async fn more(stream: &TcpStream, bytes: &mut Vec<u8>) -> Result<bool, Reason> {
+    loop {
+        let ready: io::Result<()> = stream.readable().await;
+        bytes.reserve(CHUNK);
+        match ready.and_then(|()| stream.try_read_buf(bytes)) {
+            Ok(length) => return Ok(length > 0),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            // Gone before it said what it wants.
+            Err(_) => return Err(Reason::TimedOut),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_told_from_other_protocols() {
+        for bytes in [&b"GET / HTTP/1.1\r\n"[..], b"PRI * HTTP/2.0", b"PROPFIND /"] {
+            assert!(is_http(bytes));
+        }
+        for bytes in [&b""[..], b"SSH-2.0-x", b"EHLO", b"\x16\x03", b"get / HTTP/1.1", b"A /"] {
+            assert!(!is_http(bytes));
+        }
+    }
+}
