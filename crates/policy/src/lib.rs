@@ -9,6 +9,7 @@ pub mod document;
 pub mod environment;
 pub mod identity;
 mod invalid;
+pub mod json_schema;
 pub mod limits;
 pub mod mounts;
 pub mod network;

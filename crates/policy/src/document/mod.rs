@@ -69,6 +69,9 @@ pub struct Document {
     pub network_allowlist: Vec<HostPattern>,
     /// Names of the tools that exist inside.
     pub tool_allowlist: Vec<String>,
+    /// Tools that the host runs itself; others are declared by clients while they are connected.
+    #[serde(deserialize_with = "checked_list", skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<Tool>,
     #[serde(skip_serializing_if = "SandboxMounts::is_empty")]
     pub sandbox_mounts: SandboxMounts,
     /// The weakest wall that will do.
@@ -104,6 +107,7 @@ impl Default for Document {
             rules: Vec::new(),
             network_allowlist: Vec::new(),
             tool_allowlist: Vec::new(),
+            tools: Vec::new(),
             sandbox_mounts: SandboxMounts::default(),
             isolation: None,
             filesystem: None,

@@ -51,6 +51,7 @@ fn join(above: &Document, below: &Document) -> Document {
         defaults: join_defaults(&above.defaults, &below.defaults),
         network_allowlist: nearest_list(&above.network_allowlist, &below.network_allowlist),
         tool_allowlist: nearest_list(&above.tool_allowlist, &below.tool_allowlist),
+        tools: nearest_list(&above.tools, &below.tools),
         sandbox_mounts: super::super::SandboxMounts {
             input_dir: nearest(&above.sandbox_mounts.input_dir, &below.sandbox_mounts.input_dir),
             output_dir: nearest(&above.sandbox_mounts.output_dir, &below.sandbox_mounts.output_dir),

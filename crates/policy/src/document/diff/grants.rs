@@ -4,11 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 
 use super::{Changes, Effect, Subject};
-use crate::document::{Document, Mount, MountAccess};
+use crate::document::{Document, Mount, MountAccess, Tool};
 
 pub(super) fn compare(old: &Document, new: &Document, changes: &mut Changes) {
     let tools = |document: &Document| document.tool_allowlist.iter().cloned().collect();
     sets(&tools(old), &tools(new), Subject::Tool, "tool", ("exists", "no longer exists"), changes);
+    if old.tools != new.tools {
+        declared_tools(old, new, changes);
+    }
     mounts(old, new, changes);
     read_only(old, new, changes);
     programs(old, new, changes);
@@ -38,6 +41,30 @@ pub(super) fn compare(old: &Document, new: &Document, changes: &mut Changes) {
     if old.environment != new.environment {
         let text = "the environment section changes".to_owned();
         changes.add(Subject::Environment, Effect::Other, text);
+    }
+}
+
+fn declared_tools(old: &Document, new: &Document, changes: &mut Changes) {
+    let by_name = |document: &Document| -> BTreeMap<String, Tool> {
+        document.tools.iter().map(|tool| (tool.name.clone(), tool.clone())).collect()
+    };
+    let (before, after) = (by_name(old), by_name(new));
+    for (name, tool) in &after {
+        match before.get(name) {
+            None => changes.turn(Subject::Tool, true, format!("the host runs tool {tool}")),
+            Some(known) if known != tool => {
+                let text = format!("tool `{name}` is run otherwise");
+                changes.add(Subject::Tool, Effect::Other, text);
+            }
+            Some(_) => {}
+        }
+    }
+    for (_, tool) in before.iter().filter(|(name, _)| !after.contains_key(*name)) {
+        changes.turn(Subject::Tool, false, format!("the host no longer runs tool {tool}"));
+    }
+    if before == after {
+        let text = "tools are written otherwise".to_owned();
+        changes.add(Subject::Tool, Effect::Other, text);
     }
 }
 

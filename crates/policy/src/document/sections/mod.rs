@@ -5,6 +5,7 @@ mod filesystem;
 mod network;
 mod one_or_many;
 mod processes;
+mod tools;
 
 pub use credentials::{CommandSource, Credential, Injection, OnGuestHeader, Place, Source};
 pub use filesystem::{Filesystem, InnerPath, Mount, MountAccess, SandboxMounts};
@@ -13,3 +14,4 @@ pub use network::{
 };
 pub use one_or_many::OneOrMany;
 pub use processes::{EnvironmentSection, Isolation, Processes};
+pub use tools::{HttpTool, Tool};

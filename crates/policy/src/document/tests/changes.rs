@@ -37,6 +37,15 @@ fn changes_are_said_in_words() {
         &["+ tool `b` exists", "- tool `a` no longer exists"],
     );
     check(
+        "tools: [{name: a, command: [x, y]}, {name: b, command: [z]}]",
+        "tools: [{name: c, http: {url: 'http://d'}}, {name: b, command: [q]}]",
+        &[
+            "+ the host runs tool c by http://d",
+            "- the host no longer runs tool a by `x y`",
+            "~ tool `b` is run otherwise",
+        ],
+    );
+    check(
         "sandbox_mounts: {input_dir: in}",
         "filesystem: {mounts: [{source: src, target: /data, access: rw}]}",
         &["+ path `/data` (host `src`) becomes writable", "- path `/input` is no longer there"],

@@ -56,6 +56,13 @@ credentials:
     host: [a.example.com, b.example.com]
     inject: {header: {name: X-Key, template: "{secret}"}}
     guest_header: refuse
+tools:
+  - name: add
+    description: Adds two numbers.
+    input_schema: {type: object, properties: {a: {type: number}, b: {type: number}}, required: [a, b]}
+    command: [/usr/bin/add, --json]
+    timeout_seconds: 5
+  - {name: ask, http: {url: "http://127.0.0.1:8080/ask"}, calls_per_second: 2}
 programs: [python3, cat]
 processes: {count: 64, lifetime_seconds: 3600}
 environment: {set: {LANG: C}, allow: [TERM]}
@@ -74,6 +81,8 @@ fn every_section_is_read() {
     assert_eq!(found.network_allowlist[1].to_string(), "*.github.com");
     assert_eq!(found.mounts().len(), 3);
     assert_eq!(found.network.as_ref().unwrap().rules[0].method.0[0].as_str(), "GET");
+    assert_eq!(found.tools[0].timeout().as_secs(), 5);
+    assert_eq!(found.tools[1].schema(), serde_json::json!({"type": "object"}));
     assert!(matches!(&found.credentials[1].source, Source::Command(c) if c.cache_seconds == 60));
     assert_eq!(Document::parse(&to_yaml(&found), Format::Yaml), Ok(found.clone()));
     let json = serde_json::to_string_pretty(&found).unwrap();
@@ -147,6 +156,18 @@ fn mistakes_have_a_place_and_a_remedy() {
         "",
     );
     check("filesystem: {mounts: [{source: a, target: /proc}]}", (1, 23), "mount target", "");
+    for (tool, problem) in [
+        ("{name: a b, command: [x]}", "no name that tools can have"),
+        ("{name: a}", "exactly one of"),
+        ("{name: a, command: [x], http: {url: 'http://b'}}", "exactly one of"),
+        ("{name: a, http: {url: 'ftp://b'}}", "no address"),
+        ("{name: a, command: [x], timeout_seconds: 0}", "timeout"),
+        ("{name: a, command: [x], calls_per_second: 0}", "never be called"),
+        ("{name: a, command: [x], input_schema: {type: text}}", "input schema whose `/type`"),
+        ("{name: a, command: [x], input_schema: {if: {}}}", "not checked here"),
+    ] {
+        check(&format!("tools: [{tool}]"), (1, 9), problem, "");
+    }
 }
 
 #[test]

@@ -1,0 +1,55 @@
+//! JSON Schema for the arguments of tools: the keywords that descriptions of functions use.
+//!
+//! A schema is looked through once, when it is declared: a keyword that is not known here is refused, so that nothing
+//! is promised and then not checked. What only describes (`title`, `description`, `default`, `format`, …) is let pass and
+//! checks nothing. Patterns are of linear-time regular expressions, references lead only to `$defs` of the same schema,
+//! and a check that would take too many steps fails.
+
+mod check;
+mod declared;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+
+use regex::Regex;
+use serde_json::Value;
+
+/// A schema that can be checked against.
+#[derive(Clone, Debug)]
+pub struct Schema {
+    root: Value,
+    patterns: HashMap<String, Regex>,
+}
+
+impl Schema {
+    /// # Errors
+    /// Names the place in the schema and what is wrong with it.
+    pub fn new(root: Value) -> Result<Self, String> {
+        let mut patterns = HashMap::new();
+        declared::look_through(&root, &root, "", &mut patterns)?;
+        Ok(Self { root, patterns })
+    }
+
+    /// # Errors
+    /// Names the first place in the value that does not fit, and why.
+    pub fn check(&self, value: &Value) -> Result<(), String> {
+        check::check(self, value)
+    }
+
+    #[must_use]
+    pub fn as_value(&self) -> &Value {
+        &self.root
+    }
+}
+
+/// What a reference means; only whole schemas below `$defs` and `definitions`, or the schema itself, can be meant.
+fn referred<'a>(root: &'a Value, reference: &str) -> Option<&'a Value> {
+    if reference == "#" {
+        return Some(root);
+    }
+    let name =
+        ["#/$defs/", "#/definitions/"].iter().find_map(|place| reference.strip_prefix(place))?;
+    let plain = !name.is_empty() && !name.contains('/');
+    plain.then(|| root.pointer(&reference[1..])).flatten()
+}

@@ -1,0 +1,155 @@
+//! Schemas as functions declare them, and values that fit and do not.
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::Schema;
+
+/// Whether the value fits, and that it fits for the reason that is named.
+#[track_caller]
+fn check(schema: &Value, value: &Value, expected: Result<(), &str>) {
+    let found = Schema::new(schema.clone()).expect("a schema").check(value);
+    match (&found, expected) {
+        (Ok(()), Ok(())) => {}
+        (Err(reason), Err(words)) if reason.contains(words) => {}
+        _ => panic!("{schema} {value}: {found:?}, not {expected:?}"),
+    }
+}
+
+#[test]
+fn arguments_of_a_function() {
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "city": {"type": "string", "minLength": 1, "maxLength": 20, "pattern": "^[A-Z]"},
+            "days": {"type": "integer", "minimum": 1, "exclusiveMaximum": 15},
+            "unit": {"enum": ["C", "F", null], "default": "C"},
+            "tags": {"type": "array", "items": {"type": "string"}, "maxItems": 2, "uniqueItems": true},
+            "at": {"$ref": "#/$defs/Point"},
+        },
+        "required": ["city"],
+        "additionalProperties": false,
+        "$defs": {"Point": {"type": "array", "prefixItems": [{"type": "number"}, {"type": "number"}], "items": false}},
+    });
+    for (value, expected) in [
+        (json!({"city": "Oslo"}), Ok(())),
+        (
+            json!({"city": "Oslo", "days": 14, "unit": null, "tags": ["a", "b"], "at": [1, 2.5]}),
+            Ok(()),
+        ),
+        (json!({"city": "Oslo", "days": 2.0}), Ok(())),
+        (json!({}), Err("has no `city`")),
+        (json!([]), Err("not of type object")),
+        (json!({"city": 1}), Err("`/city` is not of type string")),
+        (json!({"city": "oslo"}), Err("does not match")),
+        (json!({"city": ""}), Err("fewer than 1")),
+        (json!({"city": "Llanfairpwllgwyngyllgogerychwyrn"}), Err("more than 20")),
+        (json!({"city": "Oslo", "days": 0}), Err("below 1")),
+        (json!({"city": "Oslo", "days": 15}), Err("not below 15")),
+        (json!({"city": "Oslo", "days": 1.5}), Err("integer")),
+        (json!({"city": "Oslo", "unit": "K"}), Err("none of")),
+        (json!({"city": "Oslo", "tags": ["a", "a"]}), Err("`/tags/1` is there twice")),
+        (json!({"city": "Oslo", "tags": ["a", "b", "c"]}), Err("more than 2")),
+        (json!({"city": "Oslo", "tags": [1]}), Err("`/tags/0`")),
+        (json!({"city": "Oslo", "at": [1, "x"]}), Err("`/at/1`")),
+        (json!({"city": "Oslo", "at": [1, 2, 3]}), Err("not allowed")),
+        (json!({"city": "Oslo", "town": 1}), Err("`/town` is not known")),
+    ] {
+        check(&schema, &value, expected);
+    }
+}
+
+#[test]
+fn alternatives() {
+    let any = json!({"anyOf": [{"type": "string"}, {"type": "integer"}]});
+    check(&any, &json!("x"), Ok(()));
+    check(&any, &json!(1.5), Err("none of the alternatives"));
+    let one = json!({"oneOf": [{"multipleOf": 2}, {"multipleOf": 3}]});
+    check(&one, &json!(4), Ok(()));
+    check(&one, &json!(6), Err("exactly one"));
+    let all = json!({"allOf": [{"minimum": 1}, {"maximum": 3}], "not": {"const": 2}});
+    check(&all, &json!(3), Ok(()));
+    check(&all, &json!(4), Err("above 3"));
+    check(&all, &json!(2.0), Err("must not"));
+    check(&json!({"const": {"a": [1]}}), &json!({"a": [1.0]}), Ok(()));
+    check(&json!({"const": u64::MAX}), &json!(u64::MAX - 1), Err("is not"));
+}
+
+#[test]
+fn what_cannot_be_checked_cannot_be_declared() {
+    for schema in [
+        json!({"if": {}, "then": {}}),
+        json!({"patternProperties": {}}),
+        json!({"type": "text"}),
+        json!({"type": []}),
+        json!({"properties": []}),
+        json!({"properties": {"a": 1}}),
+        json!({"items": [{}]}),
+        json!({"pattern": "(?=a)"}),
+        json!({"pattern": "a{1000}{1000}"}),
+        json!({"required": "a"}),
+        json!({"minimum": "1"}),
+        json!({"minLength": -1}),
+        json!({"multipleOf": 0}),
+        json!({"anyOf": []}),
+        json!({"$ref": "https://example.com/schema"}),
+        json!({"$ref": "#/$defs/Missing"}),
+        json!({"$ref": "#/properties/a", "properties": {"a": {}}}),
+        json!([]),
+    ] {
+        assert!(Schema::new(schema.clone()).is_err(), "{schema}");
+    }
+}
+
+#[test]
+fn no_schema_runs_away() {
+    check(&json!({"$ref": "#"}), &json!(1), Err("too long"));
+    let twice = json!({"anyOf": [{"$ref": "#"}, {"$ref": "#"}]});
+    check(&twice, &json!(1), Err("too long"));
+    let unique = json!({"uniqueItems": true});
+    check(&unique, &(0..10_000).collect::<Vec<_>>().into(), Err("too long"));
+    // A tree is no loop.
+    let tree = json!({"properties": {"next": {"$ref": "#"}}, "additionalProperties": false});
+    check(&tree, &json!({"next": {"next": {}}}), Ok(()));
+    check(&tree, &json!({"next": {"other": {}}}), Err("`/next/other`"));
+}
+
+fn any_json() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        "[a-z$]{0,6}".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(4, 32, 6, |inner| {
+        let word = prop_oneof![
+            Just("type"),
+            Just("properties"),
+            Just("items"),
+            Just("$ref"),
+            Just("anyOf"),
+            Just("not"),
+            Just("enum"),
+            Just("required"),
+            Just("minimum"),
+            Just("pattern"),
+            Just("$defs"),
+            Just("a"),
+        ];
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..6).prop_map(Value::from),
+            prop::collection::btree_map(word.prop_map(str::to_owned), inner, 0..6)
+                .prop_map(|map| Value::Object(map.into_iter().collect())),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn nothing_panics(schema in any_json(), value in any_json()) {
+        if let Ok(schema) = Schema::new(schema) {
+            let _ = schema.check(&value);
+        }
+    }
+}
