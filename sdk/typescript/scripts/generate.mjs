@@ -23,7 +23,7 @@ if (!binary) throw new Error("usage: generate.mjs BELLJAR [--check]");
 const document = await documentOf(binary);
 const files = new Map([
   ["api.ts", types(document)],
-  ["codes.ts", codes(await readFile(registry, "utf8"))],
+  ...codes(await readFile(registry, "utf8")),
 ]);
 if (check) {
   const lost = lostLines(await readFile(join(generated, "api.ts"), "utf8"), files.get("api.ts"));
@@ -156,9 +156,13 @@ function codes(markdown) {
     const name = className(code);
     return `/** \`${code}\`: ${meaning} */\nexport class ${name} extends BelljarError {\n  override readonly name: string = "${name}";\n}\n`;
   });
+  const names = rows.map(({ code }) => className(code));
   const table = rows.map(({ code }) => `  ["${code}", ${className(code)}],\n`).join("");
-  return `${NOTE}import { BelljarError, type Problem } from "../problem.js";\n\n${classes.join("\n")}\n` +
-    `/** The class of each code. */\nexport const CLASSES: ReadonlyMap<string, new (problem: Problem) => BelljarError> = new Map<string, new (problem: Problem) => BelljarError>([\n${table}]);\n`;
+  return [
+    ["codes.ts", `${NOTE}import { BelljarError } from "../problem.js";\n\n${classes.join("\n")}`],
+    ["classes.ts", `${NOTE}import type { BelljarError, Problem } from "../problem.js";\nimport {\n${names.map((name) => `  ${name},\n`).join("")}} from "./codes.js";\n\n` +
+      `type Class = new (problem: Problem) => BelljarError;\n\n/** The class of each code. */\nexport const CLASSES: ReadonlyMap<string, Class> = new Map<string, Class>([\n${table}]);\n`],
+  ];
 }
 
 function className(code) {

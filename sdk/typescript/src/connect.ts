@@ -8,7 +8,7 @@ export interface ClientOptions {
   readonly apiKey?: string | undefined;
   /** State directory of the local server. Absent: `BELLJAR_STATE_DIR`, else as `belljar` has it. */
   readonly stateDir?: string | undefined;
-  /** The `belljar` program that starts the local server. Absent: the platform's package, else that of `PATH`. */
+  /** The `belljar` program that starts the local server. Absent: `BELLJAR_BINARY`, else the platform's package, else that of `PATH`. */
   readonly binary?: string | undefined;
   /** Certificates to trust for `https` beside those of this machine. */
   readonly ca?: string | Buffer | undefined;

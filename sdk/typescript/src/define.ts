@@ -1,7 +1,7 @@
 // The definition style: say once what a sandbox is, boot it as often as wanted.
 //
 //   const python = defineSandbox({ rootfs: rootfs.builtIn(), resources: { memory: "1GiB" }, network: network.none() });
-//   await using lane = await python.boot({ mounts: { "/workspace": fs.memory({ "main.py": "print(1)" }) } });
+//   await using lane = await python.boot({ mounts: { "/workspace": fs.memory({ files: { "main.py": "print(1)" } }) } });
 import { posix } from "node:path";
 import { Belljar } from "./client.js";
 import type { RunOptions, StartOptions, TerminalSize, Words } from "./command.js";
@@ -42,17 +42,21 @@ export const network = {
 
 /** Something to be seen at a path inside. */
 export type Mount =
-  | { readonly kind: "bind"; readonly source: string; readonly mode: "ro" | "rw" }
+  | { readonly kind: "bind"; readonly source: string; readonly access: "ro" | "rw" }
   | { readonly kind: "memory"; readonly files: Readonly<Record<string, string | Uint8Array>> };
 
 export const fs = {
-  /** A directory of the server's host; read-only unless `mode` is `rw`. */
-  bind: (source: string, options: { mode?: "ro" | "rw" | undefined } = {}): Mount => ({ kind: "bind", source, mode: options.mode ?? "ro" }),
+  /** A directory of the server's host; read-only unless `access` is `rw`. */
+  bind: (options: { readonly source: string; readonly access?: "ro" | "rw" | undefined }): Mount => ({
+    kind: "bind",
+    source: options.source,
+    access: options.access ?? "ro",
+  }),
   /**
    * Files by their paths below the mount, sent when the sandbox boots. They are the sandbox's own from then on. The
    * mount has to lie in a directory that the sandbox may write to: `/workspace`, `/tmp`, `/output`, `/home/user`.
    */
-  memory: (files: Readonly<Record<string, string | Uint8Array>>): Mount => ({ kind: "memory", files }),
+  memory: (options: { readonly files: Readonly<Record<string, string | Uint8Array>> }): Mount => ({ kind: "memory", files: options.files }),
 } as const;
 
 export interface Definition {
@@ -125,19 +129,19 @@ export class Lane implements AsyncDisposable {
     return this.sandbox.files;
   }
 
-  /** Runs a command to its end. */
-  async exec(words: Words, options: RunOptions = {}): Promise<RunResult> {
-    return await this.sandbox.run(words, options);
+  /** Runs a program with its arguments to its end; without a list of arguments, a line for the shell. */
+  async exec(command: Words, args?: readonly string[] | RunOptions, options?: RunOptions): Promise<RunResult> {
+    return await this.sandbox.run(...spread(command, args, options));
   }
 
   /** Starts a command. */
-  async spawn(words: Words, options: StartOptions = {}): Promise<Process> {
-    return await this.sandbox.start(words, options);
+  async spawn(command: Words, args?: readonly string[] | StartOptions, options?: StartOptions): Promise<Process> {
+    return await this.sandbox.start(...spread(command, args, options));
   }
 
   /** Starts a command on a terminal. */
-  async pty(words?: Words, options: StartOptions & { size?: TerminalSize | undefined } = {}): Promise<Process> {
-    return await this.sandbox.pty(words, options);
+  async pty(command: Words = ["/bin/sh"], args?: readonly string[] | PtyOptions, options?: PtyOptions): Promise<Process> {
+    return await this.sandbox.pty(...spread(command, args, options));
   }
 
   async close(): Promise<void> {
@@ -150,13 +154,21 @@ export class Lane implements AsyncDisposable {
   }
 }
 
+type PtyOptions = StartOptions & { readonly size?: TerminalSize | undefined };
+
+/** `(program, [arguments], options)`, `(line, options)` and `([program, …arguments], options)` are all fine. */
+function spread<Options>(command: Words, args: readonly string[] | Options | undefined, options: Options | undefined): [Words, Options | undefined] {
+  if (!Array.isArray(args)) return [command, args as Options | undefined];
+  return [[...(typeof command === "string" ? [command] : command), ...(args as readonly string[])], options];
+}
+
 function mounted(mounts: Readonly<Record<string, Mount>>): Pick<CreateOptions, "mounts" | "files"> {
   const binds: string[] = [];
   const files: Record<string, string | Uint8Array> = {};
   for (const [target, mount] of Object.entries(mounts)) {
     if (!target.startsWith("/")) throw invalid(`the mount \`${target}\` is no path inside`, "write it from `/` on");
     if (mount.kind === "bind") {
-      binds.push(`${mount.source}:${target}:${mount.mode}`);
+      binds.push(`${mount.source}:${target}:${mount.access}`);
       continue;
     }
     for (const [path, content] of Object.entries(mount.files)) files[below(target, path)] = content;

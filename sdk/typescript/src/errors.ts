@@ -1,5 +1,6 @@
 // From what went wrong to the class that says so.
-import { CLASSES, InterruptedError, ServerUnreachableError, TimedOutError } from "./generated/codes.js";
+import { CLASSES } from "./generated/classes.js";
+import { InterruptedError, ServerUnreachableError, TimedOutError } from "./generated/codes.js";
 import { BelljarError, type Problem } from "./problem.js";
 
 export * from "./generated/codes.js";

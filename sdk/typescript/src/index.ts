@@ -6,15 +6,16 @@
 export { Belljar, type EventOptions } from "./client.js";
 export type { ClientOptions } from "./connect.js";
 export type { CommandOptions, RunOptions, StartOptions, TerminalSize, Words } from "./command.js";
-export * from "./errors.js";
+export { AbortedError, BelljarError, ConnectionLostError, type Problem } from "./errors.js";
+export * from "./generated/codes.js";
 export { type ArchiveFormat, type Content, type FileEvent, Files, type ReadOptions, type SearchOptions, type WriteOptions } from "./files.js";
 export type {
-  Artifact, Caller, CopyFileResponse, Event, EventKind, Explanation, FileInfo, FileKind, Isolation, LayerChange, Process as ProcessInfo,
+  Artifact, Caller, CopyFileResponse, Event, EventKind, ExecResponse as RunResult, Explanation, FileInfo, FileKind, Isolation, LayerChange, Process as ProcessInfo,
   ProcessStatus, Profile, Reason, Sandbox as SandboxInfo, SandboxState, SearchHit, Server, Template, Usage, WriteArchiveResponse,
 } from "./generated/api.js";
 export type { CreateOptions, Limits, NetworkMode, Size } from "./options.js";
 export { type LogOptions, type Offsets, type Output, Process } from "./process.js";
-export { type ListProcessesOptions, type RunResult, Sandbox, type SignalOptions } from "./sandbox.js";
+export { type ListProcessesOptions, Sandbox, type SignalOptions } from "./sandbox.js";
 export { type ListOptions, Sandboxes } from "./sandboxes.js";
 export type { TreeReport } from "./tree.js";
 export { fromWire, toWire } from "./wire.js";

@@ -26,17 +26,17 @@ export async function findOrStart(options: LocalOptions): Promise<string> {
   return socket;
 }
 
-/** The program: of the platform's package, or of `PATH`. */
+/** The program: as `BELLJAR_BINARY` says, of the platform's package, or of `PATH`. */
 export function findBinary(): string {
-  const packaged = packagedBinary();
-  if (packaged !== undefined) return packaged;
+  const chosen = process.env["BELLJAR_BINARY"] || packagedBinary();
+  if (chosen !== undefined) return chosen;
   const found = (process.env["PATH"] ?? "").split(delimiter).filter(Boolean).map((directory) => join(directory, "belljar"));
   const binary = found.find(isExecutable);
   if (binary !== undefined) return binary;
   throw new ServerUnreachableError({
     code: "server-unreachable",
     message: "there is no `belljar` program here to start a server with",
-    remedy: "install it, give its place as `binary`, or give the `url` of a server",
+    remedy: "install it, name it with `binary` or `BELLJAR_BINARY`, or give the `url` of a server elsewhere",
   });
 }
 

@@ -11,7 +11,7 @@ const at = useServer();
 test("a definition is booted as often as wanted, and each ends with its block", async () => {
   const definition = defineSandbox({
     rootfs: rootfs.builtIn("host"),
-    resources: { memory: "128MiB", pids: 50 },
+    resources: { memory: "128MiB", cpus: 1, pids: 50 },
     network: network.none(),
     env: { KIND: "defined" },
     client: at.client,
@@ -19,11 +19,12 @@ test("a definition is booted as often as wanted, and each ends with its block", 
   let ids: string[] = [];
   {
     await using one = await definition.boot({ cwd: "/tmp" });
-    await using two = await definition.boot({ mounts: { "/workspace/src": fs.memory({ "main.py": "print('from memory')", "deep/data": new Uint8Array([0, 255]) }) } });
+    await using two = await definition.boot({ mounts: { "/workspace/src": fs.memory({ files: { "/main.py": "print('from memory')", "deep/data": new Uint8Array([0, 255]) } }) } });
     ids = [one.sandbox.id, two.sandbox.id];
     assert.notEqual(ids[0], ids[1]);
     assert.equal((await one.exec("pwd; echo $KIND")).stdout, "/tmp\ndefined\n");
     assert.equal(one.sandbox.info.limits?.memoryBytes, 128 * 1024 * 1024);
+    assert.equal((await two.exec("printf", ["%s.", "a b", "c"], { timeout: 5 })).stdout, "a b.c.");
     assert.equal((await two.exec("python3 src/main.py")).stdout, "from memory\n");
     assert.deepEqual(Array.from(await two.fs.read("/workspace/src/deep/data")), [0, 255]);
     const process = await two.spawn(["cat"], { stdin: "spawned" });
@@ -39,11 +40,11 @@ test("directories of the host are bound, read-only unless told otherwise", async
   try {
     await writeFile(join(here, "given"), "from the host", { mode: 0o644 });
     const definition = defineSandbox({ client: at.client });
-    await using lane = await definition.boot({ mounts: { "/workspace/data": fs.bind(here) } });
+    await using lane = await definition.boot({ mounts: { "/workspace/data": fs.bind({ source: here }) } });
     assert.equal((await lane.exec("cat data/given")).stdout, "from the host");
     assert.notEqual((await lane.exec("echo x > data/given", { user: "root" })).exitCode, 0);
     assert.equal(await readFile(join(here, "given"), "utf8"), "from the host");
-    for (const mounts of [{ relative: fs.bind(here) }, { "/workspace": fs.memory({ "../escape": "x" }) }]) {
+    for (const mounts of [{ relative: fs.bind({ source: here }) }, { "/workspace": fs.memory({ files: { "../escape": "x" } }) }]) {
       assert.ok((await failureOf(definition.boot({ mounts }))) instanceof InvalidArgumentError);
     }
   } finally {

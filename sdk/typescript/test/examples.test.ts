@@ -1,6 +1,7 @@
 // The examples are run as a user would run them, and say what they promise.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
+import { readdir } from "node:fs/promises";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
@@ -12,8 +13,17 @@ const PROMISED: Record<string, string> = {
   quickstart: "0 hello from Linux\nsum 6\n",
   processes: "stdout heard one\nstdout heard two\nexit code 0\n",
   files: "found on line 1\nran 42\nrange answer\ndownloaded 1 file of 292 bytes\n",
+  definition: "hello, Ada\nhello, Grace\n",
+  short: "stdout hello world\n41 characters\n",
+  terminal: "50 132\n",
+  "function-calling": "The 20th Fibonacci number is 6765.\n",
   cancel: "timed out: true 124\naborted: true\nsandbox-not-found - there is no sandbox `nobody`\n",
 };
+
+test("no example is forgotten", async () => {
+  const there = (await readdir(new URL("../examples", import.meta.url))).filter((name) => name.endsWith(".js"));
+  assert.deepEqual(there.map((name) => name.replace(".js", "")).sort(), Object.keys(PROMISED).sort());
+});
 
 for (const [name, promised] of Object.entries(PROMISED)) {
   test(`example ${name}`, async () => {

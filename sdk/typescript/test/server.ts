@@ -104,7 +104,7 @@ export function useServer(): { readonly server: TestServer; readonly client: Bel
 }
 
 /** The error that a promise ends with. */
-export async function failureOf(promise: Promise<unknown>): Promise<Error> {
+export async function failureOf(promise: Promise<unknown>): Promise<Error & { code?: string }> {
   try {
     await promise;
   } catch (error) {
