@@ -16,7 +16,7 @@ use crate::destroy::{destroy, has_ended};
 use crate::files::Files;
 use crate::live::Live;
 use crate::log::{LogReader, Offsets};
-use crate::policy::PolicyCache;
+use crate::policy::{FileGuard, PolicyCache};
 use crate::presence::Presence;
 use crate::query::Place;
 use crate::state_dir::StateDirectory;
@@ -224,7 +224,9 @@ impl Engine {
 
     /// Changes a sandbox's lease; what is given starts anew from now.
     pub async fn extend(&self, reference: &str, lease: Lease) -> Result<Sandbox> {
-        let id = self.find(reference).await?.id;
+        let record = self.find(reference).await?;
+        policy::permit_lease(&self.inner, &record, lease).await?;
+        let id = record.id;
         let (inner, acted_on) = (Arc::clone(&self.inner), id.clone());
         to_the_end(async move { hold::extend(&inner, &acted_on, lease).await }).await?;
         Ok(self.find(id.as_str()).await?.into())
@@ -315,7 +317,13 @@ impl Engine {
     pub async fn files(&self, id: &SandboxId) -> Result<Files> {
         self.visible(id).await?;
         let live = self.inner.live(id).await?;
-        Ok(Files::new(live.connection(&self.inner).await?, &self.inner.directory.trash()))
+        let files = Files::new(live.connection(&self.inner).await?, &self.inner.directory.trash());
+        Ok(match self.inner.policies.of(&self.inner, id).await? {
+            None => files,
+            Some(governed) => {
+                files.guarded(FileGuard::new(&self.inner.audit, governed, &self.asker))
+            }
+        })
     }
 
     /// Files in `/output` that are new or changed since the given time.

@@ -130,6 +130,7 @@ impl Plan {
             user: request.user.to_string(),
             shape: self.shape.clone(),
             stripped_environment: self.stripped_environment.clone(),
+            workdir: self.workdir.as_ref().map(|path| path.to_string_lossy().into_owned()),
             policy: policy::resolved(request).map(|policy| policy.reference().into()),
         }
     }

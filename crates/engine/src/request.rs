@@ -79,6 +79,8 @@ pub struct CreateRequest {
     /// The caller said that no isolation is fine; needed for `local`.
     pub waive_isolation: bool,
     pub network: NetworkPolicy,
+    /// The caller chose `network`; otherwise it is what the policy says, if there is one.
+    pub network_asked: bool,
     pub limits: Limits,
     /// Accept weaker mechanisms for limits that were asked for.
     pub best_effort: bool,
@@ -162,6 +164,8 @@ pub struct ExecRequest {
     /// Rows and columns; a terminal is made where this is given.
     pub terminal: Option<(u16, u16)>,
     pub timeout: Option<Duration>,
+    /// The caller chose `timeout`; otherwise it is what the policy says, if there is one.
+    pub timeout_asked: bool,
     /// Bytes that [`crate::Process::wait`] keeps per stream.
     pub memory_cap: usize,
     /// Keep all output in the process log, beyond the end of the process.
@@ -186,6 +190,7 @@ impl ExecRequest {
             stdin: Stdin::Null,
             terminal: None,
             timeout: None,
+            timeout_asked: false,
             memory_cap: DEFAULT_MEMORY_CAP,
             keep_output: true,
             idempotency_key: None,

@@ -5,13 +5,15 @@
 mod support;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use belljar_codes::Code;
 use belljar_engine::{
-    Asker, AuditEntry, AuditQuery, CreateRequest, Engine, PolicyChoice, PolicyName, Question,
-    QuestionKind, SandboxPolicy,
+    Asker, AuditEntry, AuditQuery, CreateRequest, Engine, Lease, PolicyChoice, PolicyName,
+    Question, QuestionKind, SandboxPolicy,
 };
 use belljar_policy::document::{Action, Context, Document, Format, Layer};
+use belljar_policy::{Asked, Environment, Limits};
 use support::{Setup, exec, open};
 
 const DENIES_PUBLISHING: &str = "
@@ -189,4 +191,90 @@ async fn policies_are_kept_in_versions() {
     let other = setup.tenant("other").await;
     assert!(other.policies().list(None).await.unwrap().is_empty());
     assert_eq!(other.policies().get(&web).await.unwrap_err().code(), Code::PolicyNotFound);
+}
+
+#[tokio::test]
+async fn the_document_becomes_the_sandbox() {
+    let setup = Setup::new().await;
+    let text = "
+name: small
+defaults: {max_memory_mb: 128, timeout_seconds: 20}
+processes: {lifetime_seconds: 100}
+environment: {allow: [LANG]}
+";
+    let sandbox = setup.engine.create(under(text)).await.unwrap();
+    assert_eq!(sandbox.limits.memory_bytes.value, 128 << 20);
+    assert_eq!(sandbox.isolation.timeout_secs, 20);
+    assert_eq!(sandbox.hard_limit, Some(Duration::from_secs(100)));
+
+    let mut request = exec(&["true"]);
+    (request.timeout, request.timeout_asked) = (Some(Duration::from_secs(21)), true);
+    let denied = setup.engine.exec(&sandbox.id, request).await.unwrap_err();
+    assert_eq!(denied.code(), Code::PolicyDenied);
+    let mut request = exec(&["true"]);
+    request.environment = Environment::parse(["OTHER=1"]).unwrap();
+    assert_eq!(
+        setup.engine.exec(&sandbox.id, request).await.unwrap_err().code(),
+        Code::PolicyDenied
+    );
+    let info = setup.engine.start(sandbox.id.as_str(), exec(&["true"])).await.unwrap().process;
+    assert_eq!(info.timeout, Some(Duration::from_secs(20)));
+
+    let extend = async |seconds| {
+        let lease = Lease { hard: Some(Duration::from_secs(seconds)), idle: None };
+        setup.engine.extend(sandbox.id.as_str(), lease).await.map_err(|error| error.code())
+    };
+    assert_eq!(extend(200).await.err(), Some(Code::PolicyDenied));
+    assert_eq!(extend(0).await.err(), Some(Code::PolicyDenied));
+    assert!(extend(50).await.is_ok());
+
+    let more = CreateRequest {
+        limits: Limits { memory_bytes: Asked::by_caller(256 << 20), ..Limits::default() },
+        ..under(text)
+    };
+    let refused = setup.engine.create(more.clone()).await.unwrap_err();
+    assert_eq!(refused.code(), Code::PolicyDenied);
+    assert_eq!(setup.engine.explain(&more).await.unwrap_err().code(), Code::PolicyDenied);
+}
+
+#[tokio::test]
+async fn changes_to_files_are_asked_about() {
+    let setup = Setup::new().await;
+    let text = "
+name: files
+rules:
+  - {name: no-hooks, condition: {field: path, operator: matches, value: '/\\.git/hooks'}, action: deny}
+";
+    let sandbox = setup.engine.create(under(text)).await.unwrap();
+    let root = setup.directory.path().join("files");
+    std::fs::create_dir(&root).unwrap();
+    let hooks = root.join("a/../.git/hooks");
+    let denied = setup.engine.write_file(&sandbox.id, &hooks.join("x"), b"").await.unwrap_err();
+    assert_eq!(denied.code(), Code::PolicyDenied);
+    let files = setup.engine.files(&sandbox.id).await.unwrap();
+    let denied = files.make_directory(&hooks, true).await.unwrap_err();
+    assert_eq!(denied.code(), Code::PolicyDenied);
+    let denied = files.rename(&root.join("b"), &hooks, false).await.unwrap_err();
+    assert_eq!(denied.code(), Code::PolicyDenied);
+    setup.engine.write_file(&sandbox.id, &root.join("b"), b"x").await.unwrap();
+    assert!(!root.join(".git").exists());
+    let verdicts: Vec<_> = decisions(&setup.engine).await;
+    let verdicts: Vec<_> = verdicts
+        .iter()
+        .filter(|entry| entry.action == "policy.file-write")
+        .map(|entry| entry.detail["verdict"].as_str())
+        .collect();
+    assert_eq!(verdicts, ["deny", "deny", "allow", "deny", "allow"]);
+}
+
+#[tokio::test]
+async fn recording_permits_everything_and_writes_it_down() {
+    let setup = Setup::new().await;
+    let request = CreateRequest { policy: Some(PolicyChoice::Record), ..CreateRequest::default() };
+    let sandbox = setup.engine.create(request).await.unwrap();
+    assert!(sandbox.policy.unwrap().recording);
+    setup.run(&sandbox.id, &["echo", "hi"]).await;
+    let records = decisions(&setup.engine).await;
+    assert_eq!(records.len(), 2);
+    assert_eq!(records[1].detail["verdict"], "allow");
 }

@@ -31,6 +31,7 @@ pub use transfer::{FileReader, FileWatch, FileWriter, WatchEvent};
 
 use crate::agent::{AgentError, Connection};
 use crate::plan::check_path;
+use crate::policy::FileGuard;
 use crate::{Error, Result};
 
 /// The files of one sandbox.
@@ -39,6 +40,8 @@ pub struct Files {
     connection: Arc<Connection>,
     /// Where an archive that has to be looked at from its end is kept meanwhile, in a file without a name.
     spool: Arc<Path>,
+    /// Asked before something changes.
+    guard: Option<Arc<FileGuard>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -132,7 +135,17 @@ pub struct WriteOptions {
 
 impl Files {
     pub(crate) fn new(connection: Arc<Connection>, spool: &Path) -> Self {
-        Self { connection, spool: spool.into() }
+        Self { connection, spool: spool.into(), guard: None }
+    }
+
+    /// With somebody who is asked before something changes.
+    pub(crate) fn guarded(self, guard: FileGuard) -> Self {
+        Self { guard: Some(Arc::new(guard)), ..self }
+    }
+
+    /// For what the engine does itself.
+    pub(crate) fn unguarded(self) -> Self {
+        Self { guard: None, ..self }
     }
 
     pub async fn stat(&self, path: &Path, follow: bool) -> Result<FileInfo> {
@@ -180,28 +193,34 @@ impl Files {
         parents: bool,
         permissions: u32,
     ) -> Result<()> {
+        self.permit("make-directory", path)?;
         let request = v1::MakeDirectory { path: bytes(path)?, parents, permissions };
         self.ask(Body::MakeDirectory(request), "make").await.map(drop)
     }
 
     /// Makes a symbolic link at `path`; nothing looks where it leads.
     pub async fn make_link(&self, path: &Path, target: &Path) -> Result<()> {
+        self.permit("make-link", path)?;
         let request = v1::MakeLink { path: bytes(path)?, target: bytes(target)? };
         self.ask(Body::MakeLink(request), "link").await.map(drop)
     }
 
     /// `replace`: whether something that is there already goes.
     pub async fn rename(&self, from: &Path, to: &Path, replace: bool) -> Result<()> {
+        self.permit("move-from", from)?;
+        self.permit("move-to", to)?;
         let request = v1::Move { from: bytes(from)?, to: bytes(to)?, replace };
         self.ask(Body::Move(request), "move").await.map(drop)
     }
 
     pub async fn remove(&self, path: &Path, recursive: bool) -> Result<()> {
+        self.permit("remove", path)?;
         let request = v1::Remove { path: bytes(path)?, recursive };
         self.ask(Body::Remove(request), "remove").await.map(drop)
     }
 
     pub async fn change_mode(&self, path: &Path, permissions: u32) -> Result<()> {
+        self.permit("change-mode", path)?;
         let request = v1::ChangeMode { path: bytes(path)?, permissions };
         self.ask(Body::ChangeMode(request), "change the mode of").await.map(drop)
     }
@@ -234,6 +253,7 @@ impl Files {
 
     /// Writes a file in pieces. A refusal by the sandbox shows with the first write or at the end.
     pub async fn write(&self, path: &Path, options: WriteOptions) -> Result<FileWriter> {
+        self.permit("write", path)?;
         FileWriter::open(&self.connection, path, options)
     }
 
@@ -273,6 +293,10 @@ impl Files {
         let mut writer = self.write(path, options).await?;
         writer.write(content).await?;
         writer.finish().await.map(drop)
+    }
+
+    fn permit(&self, operation: &str, path: &Path) -> Result<()> {
+        self.guard.as_ref().map_or(Ok(()), |guard| guard.permit(operation, path))
     }
 
     async fn ask(&self, body: Body, action: &str) -> Result<Body> {

@@ -2,14 +2,17 @@
 
 use std::ffi::OsString;
 use std::sync::Arc;
+use std::time::Duration;
 
 use belljar_policy::document::{Context, Value};
 use belljar_policy::{MountSpec, SandboxId};
 
+use super::narrow::{check_environment, narrow_lease, narrow_timeout};
 use super::{Asker, Governed, Question, QuestionKind, judge, keep, resolved};
 use crate::engine::Inner;
 use crate::store::SandboxRecord;
-use crate::{CreateRequest, ExecRequest, Program, Result};
+use crate::time::now_ms;
+use crate::{CreateRequest, ExecRequest, Lease, Program, Result};
 
 /// The fields that a caller's own context cannot have outside of `context`, because they mean something here.
 const OWN: &[&str] = &[
@@ -51,14 +54,29 @@ pub(crate) async fn permit_exec(
     inner: &Inner,
     asker: &Asker,
     id: &SandboxId,
-    request: ExecRequest,
+    mut request: ExecRequest,
 ) -> Result<ExecRequest> {
     let Some(governed) = inner.policies.of(inner, id).await? else { return Ok(request) };
     let (kind, context) = context_of(&request);
     let secrets = request.environment.iter().map(|(_, value)| value.to_owned()).collect();
     let question = Question { secrets, ..Question::new(kind, context) };
     judge(&inner.audit, &governed, asker, question).permitted()?;
+    let policy = &governed.policy;
+    check_environment(policy, &request.environment)?;
+    request.timeout = narrow_timeout(policy, request.timeout, request.timeout_asked)?;
     Ok(request)
+}
+
+/// Refuses a lease that ends later than the policy lets the sandbox live.
+pub(crate) async fn permit_lease(
+    inner: &Inner,
+    record: &SandboxRecord,
+    lease: Lease,
+) -> Result<()> {
+    let Some(hard) = lease.hard else { return Ok(()) };
+    let Some(governed) = inner.policies.of(inner, &record.id).await? else { return Ok(()) };
+    let age = u64::try_from(now_ms() - record.created_at).unwrap_or(0);
+    narrow_lease(&governed.policy, Duration::from_millis(age), hard)
 }
 
 /// Asks whether a sandbox may be made, and keeps the documents that it is going to run under.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use belljar_codes::Code;
 use belljar_policy::{SandboxName, TenantId, shown};
 
+use super::narrow::narrow;
 use super::{PolicyRef, SandboxPolicy};
 use crate::engine::Inner;
 use crate::{CreateRequest, Error, Result};
@@ -75,6 +76,7 @@ pub(crate) async fn govern(
     let mut request = request.clone();
     if let Some(choice) = &request.policy {
         let policy = find(inner, tenant, choice).await?;
+        narrow(&policy, &mut request)?;
         request.policy = Some(PolicyChoice::Documents(policy));
     }
     Ok(request)

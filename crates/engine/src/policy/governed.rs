@@ -1,9 +1,11 @@
 //! The policies of sandboxes in memory: compiled once, found without a question to the store.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use belljar_codes::Code;
+use belljar_policy::mounts::WORKSPACE_TARGET;
 use belljar_policy::{SandboxId, TenantId};
 
 use super::{PolicyRef, SandboxPolicy};
@@ -24,6 +26,8 @@ pub(crate) struct Governed {
     pub(crate) tenant: TenantId,
     /// Whose work it does, as told at its creation.
     pub(crate) agent_id: Option<String>,
+    /// Where relative paths begin.
+    pub(crate) workdir: PathBuf,
     pub(crate) policy: Arc<SandboxPolicy>,
 }
 
@@ -35,6 +39,7 @@ impl Governed {
             sandbox: record.id.clone(),
             tenant: record.tenant.clone(),
             agent_id: told.cloned(),
+            workdir: details.workdir.as_deref().unwrap_or(WORKSPACE_TARGET).into(),
             policy,
         }
     }

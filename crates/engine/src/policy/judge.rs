@@ -128,13 +128,8 @@ pub(crate) fn judge(
     asker: &Asker,
     question: Question,
 ) -> Judged {
-    let Question { kind, mut context, secrets, process } = question;
-    context.set("action", kind.as_str());
-    context.set("tenant", governed.tenant.as_str());
-    if let Some(agent) = &governed.agent_id {
-        context.set("agent_id", agent.as_str());
-    }
-    let policy = &governed.policy;
+    let Question { kind, context, secrets, process } = question;
+    let (policy, context) = (&governed.policy, completed(governed, kind, context));
     let decision = decide(policy, kind, &context);
     let judged = judged(policy, &decision);
     let sandbox = governed.sandbox.as_str();
@@ -156,6 +151,23 @@ pub(crate) fn judge(
         request_id: asker.request_id.clone(),
     });
     judged
+}
+
+/// Asks without a record, for one of many like it.
+pub(crate) fn judge_unrecorded(governed: &Governed, question: Question) -> Judged {
+    let context = completed(governed, question.kind, question.context);
+    let policy = &governed.policy;
+    judged(policy, &decide(policy, question.kind, &context))
+}
+
+/// With what every question has.
+fn completed(governed: &Governed, kind: QuestionKind, mut context: Context) -> Context {
+    context.set("action", kind.as_str());
+    context.set("tenant", governed.tenant.as_str());
+    if let Some(agent) = &governed.agent_id {
+        context.set("agent_id", agent.as_str());
+    }
+    context
 }
 
 fn decide(policy: &SandboxPolicy, kind: QuestionKind, context: &Context) -> Decision {

@@ -9,9 +9,11 @@
 
 mod ask;
 mod choice;
+mod files;
 mod governed;
 mod judge;
 mod kept;
+mod narrow;
 mod redact;
 
 use std::fmt;
@@ -21,9 +23,10 @@ use belljar_codes::Code;
 use belljar_policy::document::{Chain, Document, Inheritance, Layer, Policy};
 use belljar_policy::{Invalid, shown};
 
-pub(crate) use ask::{permit_create, permit_exec};
+pub(crate) use ask::{permit_create, permit_exec, permit_lease};
 pub use choice::{PolicyChoice, PolicyName};
 pub(crate) use choice::{govern, keep, resolved};
+pub(crate) use files::FileGuard;
 pub(crate) use governed::{Governed, Policies as PolicyCache};
 pub(crate) use judge::judge;
 pub use judge::{Asker, Judged, Question, QuestionKind};

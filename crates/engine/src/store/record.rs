@@ -85,6 +85,8 @@ pub(crate) struct Details {
     /// Everything that decides whether a later request means the same sandbox, hashed.
     pub(crate) shape: String,
     pub(crate) stripped_environment: Vec<String>,
+    /// Where commands start, if not in the workspace.
+    pub(crate) workdir: Option<String>,
     /// What it runs under.
     pub(crate) policy: Option<PolicyRecord>,
 }

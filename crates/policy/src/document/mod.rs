@@ -12,6 +12,7 @@ mod evaluate;
 mod explain;
 mod extends;
 mod flow;
+mod narrow;
 mod normal;
 mod rule;
 mod schema;

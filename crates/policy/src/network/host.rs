@@ -73,6 +73,45 @@ impl HostPattern {
         }
     }
 
+    /// Whether everything that `other` means is meant.
+    #[must_use]
+    pub fn covers(&self, other: &Self) -> bool {
+        self.shared(other).as_ref() == Some(other)
+    }
+
+    /// What both mean, if there is such a thing.
+    #[must_use]
+    pub fn shared(&self, other: &Self) -> Option<Self> {
+        let host = |a: &Self, b: &Self| a.is_wildcard() && a.matches(&b.host);
+        let narrower = match (host(self, other), host(other, self)) {
+            (true, _) => other,
+            (_, true) => self,
+            _ if self.host == other.host && self.scope == other.scope => self,
+            _ => return None,
+        };
+        let port = match (self.port, other.port) {
+            (Some(own), Some(others)) if own != others => return None,
+            (own, others) => own.or(others),
+        };
+        let below = |prefix: &str, path: &str| {
+            let prefix = prefix.strip_suffix('/').unwrap_or(prefix);
+            path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        let path = match (&self.path, &other.path) {
+            (Some(own), Some(others)) if below(own, others) => Some(others.clone()),
+            (Some(own), Some(others)) if below(others, own) => Some(own.clone()),
+            (Some(_), Some(_)) => return None,
+            (own, others) => own.clone().or_else(|| others.clone()),
+        };
+        Some(Self { host: narrower.host.clone(), scope: narrower.scope, port, path })
+    }
+
+    /// Without port and path.
+    #[must_use]
+    pub fn only_host(&self) -> Self {
+        Self { port: None, path: None, ..self.clone() }
+    }
+
     /// The host, or what is below `*.`.
     #[must_use]
     pub fn host(&self) -> &str {
