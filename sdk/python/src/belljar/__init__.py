@@ -12,6 +12,7 @@
 from belljar._async.client import AsyncBelljar
 from belljar._async.process import AsyncProcess
 from belljar._async.sandbox import AsyncSandbox
+from belljar._decisions import Connection, Endpoint, Request, RequestVerdict, Tls, Verdict
 from belljar._entries import Copied, FileEvent, FileInfo, SearchHit, Unpacked
 from belljar._failure import BelljarError
 from belljar._generated.codes import PolicyDenied, TimedOut
@@ -59,8 +60,10 @@ __all__ = [
     "CommandOptions",
     "CommandOutOfMemory",
     "CommandTimedOut",
+    "Connection",
     "Copied",
     "CreateOptions",
+    "Endpoint",
     "Enforcement",
     "Event",
     "Explanation",
@@ -75,6 +78,8 @@ __all__ = [
     "PolicyDenied",
     "Process",
     "ProcessInfo",
+    "Request",
+    "RequestVerdict",
     "Result",
     "Sandbox",
     "SandboxInfo",
@@ -82,7 +87,9 @@ __all__ = [
     "Server",
     "Template",
     "TimedOut",
+    "Tls",
     "Unpacked",
     "Usage",
+    "Verdict",
     "Workspace",
 ]

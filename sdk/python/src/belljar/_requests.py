@@ -13,6 +13,7 @@ from typing_extensions import TypedDict, Unpack
 from belljar._generated import api
 from belljar._generated.codes import InvalidArgument, InvalidLimit
 from belljar._models import Limits, Workspace
+from belljar._offer import OnConnection, OnRequest, Tools
 
 # A line for the shell, or a program with its arguments.
 Command = Union[str, Sequence[Union[str, bytes]]]
@@ -29,7 +30,8 @@ class CreateOptions(TypedDict, total=False):
     network: `none`, `allowlist` or `full`; profile: `locked`, `web`, `packages` or `full`; allow: `host`, `*.domain` or
     `host:port`. workspace: a directory of the server's host that appears as `/workspace`. timeout: seconds that
     commands may run where they do not say otherwise. idle_timeout, lease: seconds until the sandbox ends by itself,
-    unused or in any case. files: written before the first command. ensure: shell lines that run once.
+    unused or in any case. files: written before the first command. ensure: shell lines that run once. tools,
+    on_connection, on_request: functions of this process that answer for the sandbox.
     """
 
     name: str | None
@@ -57,6 +59,9 @@ class CreateOptions(TypedDict, total=False):
     files: Mapping[str, Content]
     volume: str | None
     tenant: str | None
+    tools: Tools
+    on_connection: OnConnection | None
+    on_request: OnRequest | None
 
 
 def create(**options: Unpack[CreateOptions]) -> api.CreateSandboxRequest:

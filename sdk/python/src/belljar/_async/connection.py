@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import weakref
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -36,6 +37,8 @@ class AsyncConnection:
         self._reached: _address.Reached | None = None
         self._lock = asyncio.Lock()
         self._closed = False
+        # Conversations that end with the connection.
+        self.attached: weakref.WeakSet[Any] = weakref.WeakSet()
 
     async def open(self) -> grpc.aio.Channel:
         """The channel, to the server as it was found or is started now."""
@@ -60,6 +63,8 @@ class AsyncConnection:
 
     async def close(self) -> None:
         self._closed = True
+        for conversation in list(self.attached):
+            await conversation.close()
         channel, self._channel = self._channel, None
         if channel is not None:
             await channel.close()
@@ -120,8 +125,8 @@ class AsyncConnection:
         except grpc.RpcError as error:
             raise of_call(error) from None
 
-    async def both(self, method: Both[Q, A], requests: AsyncIterator[Q]) -> Any:
-        """Many messages, many answers: the call itself, to be read and cancelled."""
+    async def both(self, method: Both[Q, A]) -> Any:
+        """Many messages, many answers: the call itself, to be written to, read and cancelled."""
         channel = await self.open()
         stub = channel.stream_stream(method.path, method.takes.SerializeToString, method.answers.FromString)
-        return stub(requests, metadata=self._metadata)
+        return stub(metadata=self._metadata)

@@ -34,7 +34,16 @@ class AsyncSandboxes:
 
     async def _create(self, request: api.CreateSandboxRequest, options: CreateOptions) -> AsyncSandbox:
         message = await self._connection.call(methods.CREATE_SANDBOX, request, again=True)
-        return AsyncSandbox(self._connection, message, timeout=options.get("timeout"))
+        sandbox = AsyncSandbox(self._connection, message, timeout=options.get("timeout"))
+        tools = options.get("tools") or ()
+        on_connection, on_request = options.get("on_connection"), options.get("on_request")
+        if tools or on_connection or on_request:
+            try:
+                await sandbox.serve(tools=tools, on_connection=on_connection, on_request=on_request)
+            except BaseException:
+                await sandbox.destroy()
+                raise
+        return sandbox
 
     async def get(self, sandbox: str) -> AsyncSandbox:
         """The sandbox of that name or id; by id also one that has ended."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -37,6 +38,8 @@ class Connection:
         self._reached: _address.Reached | None = None
         self._lock = threading.Lock()
         self._closed = False
+        # Conversations that end with the connection.
+        self.attached: weakref.WeakSet[Any] = weakref.WeakSet()
 
     def open(self) -> grpc.Channel:
         """The channel, to the server as it was found or is started now."""
@@ -62,6 +65,8 @@ class Connection:
 
     def close(self) -> None:
         self._closed = True
+        for conversation in list(self.attached):
+            conversation.close()
         with self._lock:
             channel, self._channel = self._channel, None
         if channel is not None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from types import TracebackType
+from typing import Any, Callable, TypeVar, overload
 
 from typing_extensions import Unpack
 
@@ -11,11 +12,16 @@ from belljar import _requests
 from belljar._generated import api, methods
 from belljar._generated.codes import SandboxNotFound
 from belljar._models import LayerChange, SandboxInfo
+from belljar._offer import OnConnection, OnRequest, Tools
 from belljar._outcomes import ProcessInfo, Result
 from belljar._requests import Command, CommandOptions, Content
+from belljar._schema import Tool
+from belljar._sync.callbacks import Callbacks
 from belljar._sync.connection import Connection
 from belljar._sync.files import Files
 from belljar._sync.process import Process
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Sandbox:
@@ -29,6 +35,7 @@ class Sandbox:
         self._timeout = timeout
         self.info = SandboxInfo.of(message)
         self.files = Files(connection, self.id)
+        self._callbacks = Callbacks(connection, self.id)
 
     @property
     def id(self) -> str:
@@ -105,6 +112,7 @@ class Sandbox:
             command.input = _requests.encode(stdin)
         if output_limit is not None:
             command.output_limit = output_limit
+        self._callbacks.settle()
         request = api.ExecRequest(
             sandbox=self.id, command=command, idempotency_key=_requests.once(), artifacts=artifacts
         )
@@ -128,6 +136,7 @@ class Sandbox:
         terminal = _requests.terminal(pty)
         if terminal is not None:
             message.terminal.CopyFrom(terminal)
+        self._callbacks.settle()
         request = api.StartProcessRequest(sandbox=self.id, command=message, idempotency_key=_requests.once())
         answer = self._connection.call(methods.START_PROCESS, request, again=True)
         return Process(self._connection, ProcessInfo.of(answer))
@@ -136,6 +145,64 @@ class Sandbox:
         if self._timeout is not None and options.get("timeout") is None:
             return {**options, "timeout": self._timeout}
         return options
+
+    # --- what this process answers for ---
+
+    @overload
+    def tool(self, function: F) -> F: ...
+
+    @overload
+    def tool(self, *, name: str | None = None, description: str | None = None) -> Callable[[F], F]: ...
+
+    def tool(self, function: Any = None, *, name: str | None = None, description: str | None = None) -> Any:
+        """Makes a function of this process callable from inside, where the policy's `tool_allowlist` names it.
+
+        As a decorator, plain or with a name and a description. Type hints become the schema of the arguments; what it
+        raises is an error inside. It is answered as long as this object is in use.
+        """
+
+        def offer(chosen: F) -> F:
+            made = Tool.of(chosen, name, description)
+            changed = self._callbacks.offer.copy()
+            changed.tools[made.name] = made
+            self._callbacks.change(changed)
+            return chosen
+
+        return offer if function is None else offer(function)
+
+    @property
+    def tools(self) -> list[str]:
+        """The names of the tools that this object answers for."""
+        return list(self._callbacks.offer.tools)
+
+    def on_connection(self, function: OnConnection) -> OnConnection:
+        """Asks `function` about connections that the policy leaves to the client. Also as a decorator."""
+        changed = self._callbacks.offer.copy()
+        changed.on_connection = function
+        self._callbacks.change(changed)
+        return function
+
+    def on_request(self, function: OnRequest) -> OnRequest:
+        """Shows `function` each HTTP request of connections that were accepted so. Also as a decorator."""
+        changed = self._callbacks.offer.copy()
+        changed.on_request = function
+        self._callbacks.change(changed)
+        return function
+
+    def serve(
+        self,
+        *,
+        tools: Tools = (),
+        on_connection: OnConnection | None = None,
+        on_request: OnRequest | None = None,
+    ) -> None:
+        """Offers all of these at once, and returns when the server knows."""
+        changed = self._callbacks.offer.copy()
+        changed.add(tools)
+        changed.on_connection = on_connection or changed.on_connection
+        changed.on_request = on_request or changed.on_request
+        self._callbacks.change(changed)
+        self._callbacks.settle()
 
     # --- life ---
 
@@ -161,6 +228,7 @@ class Sandbox:
 
     def destroy(self) -> None:
         """Destroys the sandbox from any state. Destroying it again is fine."""
+        self._callbacks.close()
         request = api.DestroySandboxRequest(sandbox=self.id)
         try:
             self._connection.call(methods.DESTROY_SANDBOX, request, again=True)

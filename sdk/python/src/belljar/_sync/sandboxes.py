@@ -35,7 +35,16 @@ class Sandboxes:
 
     def _create(self, request: api.CreateSandboxRequest, options: CreateOptions) -> Sandbox:
         message = self._connection.call(methods.CREATE_SANDBOX, request, again=True)
-        return Sandbox(self._connection, message, timeout=options.get("timeout"))
+        sandbox = Sandbox(self._connection, message, timeout=options.get("timeout"))
+        tools = options.get("tools") or ()
+        on_connection, on_request = options.get("on_connection"), options.get("on_request")
+        if tools or on_connection or on_request:
+            try:
+                sandbox.serve(tools=tools, on_connection=on_connection, on_request=on_request)
+            except BaseException:
+                sandbox.destroy()
+                raise
+        return sandbox
 
     def get(self, sandbox: str) -> Sandbox:
         """The sandbox of that name or id; by id also one that has ended."""

@@ -1,0 +1,64 @@
+"""Times a sandbox's life through this package, to be held against `belljar bench api` on the same machine.
+
+BELLJAR_BINARY=…/belljar python bench.py [ROUNDS]       a server of its own
+BELLJAR_SERVER=… python bench.py [ROUNDS]               that one
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+from belljar import AsyncBelljar, Belljar
+from belljar._local import find_binary
+
+
+def blocking(state_dir: str | None, rounds: int) -> list[float]:
+    times = []
+    with Belljar(state_dir=state_dir) as client:
+        for _ in range(rounds + 5):
+            begun = time.perf_counter()
+            with client.sandboxes.create(template="host") as sandbox:
+                sandbox.run(["true"])
+            times.append((time.perf_counter() - begun) * 1000)
+    return times[5:]
+
+
+async def asynchronous(state_dir: str | None, rounds: int) -> list[float]:
+    times = []
+    async with AsyncBelljar(state_dir=state_dir) as client:
+        for _ in range(rounds + 5):
+            begun = time.perf_counter()
+            async with await client.sandboxes.create(template="host") as sandbox:
+                await sandbox.run(["true"])
+            times.append((time.perf_counter() - begun) * 1000)
+    return times[5:]
+
+
+def main() -> None:
+    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 200
+    if os.environ.get("BELLJAR_SERVER"):
+        return measure(None, rounds)
+    with tempfile.TemporaryDirectory(prefix="belljar-bench-") as state_dir:
+        measure(state_dir, rounds)
+        subprocess.run([find_binary(), "--state-dir", state_dir, "server", "stop"], check=True, capture_output=True)
+        return None
+
+
+def measure(state_dir: str | None, rounds: int) -> None:
+    for name, times in (
+        ("blocking", blocking(state_dir, rounds)),
+        ("asynchronous", asyncio.run(asynchronous(state_dir, rounds))),
+    ):
+        times.sort()
+        p50, p95 = statistics.median(times), times[int(len(times) * 0.95)]
+        print(f"create, run `true`, destroy, {name}: p50 {p50:.2f} ms, p95 {p95:.2f} ms, n = {rounds}")
+
+
+if __name__ == "__main__":
+    main()

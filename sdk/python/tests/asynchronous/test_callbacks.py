@@ -1,0 +1,58 @@
+"""Functions of this process that answer for a sandbox."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from belljar import AsyncBelljar, errors
+
+
+def add(a: int, b: int = 1) -> int:
+    """Adds two numbers."""
+    return a + b
+
+
+async def test_a_name_is_answered_for_by_one_client_until_it_is_gone(shared_state: Path) -> None:
+    async with AsyncBelljar(state_dir=shared_state) as client:
+        async with await client.sandboxes.create(tools={"add": add}) as sandbox:
+            async with AsyncBelljar(state_dir=shared_state) as other:
+                again = await other.sandboxes.get(sandbox.id)
+                with pytest.raises(errors.CallbackExists):
+                    await again.serve(tools=[add])
+                # Another name is free.
+                await again.serve(tools={"plus": add})
+            # The server hears of its end before long.
+            deadline = time.monotonic() + 10
+            while "plus" not in sandbox.tools:
+                try:
+                    await sandbox.serve(tools={"plus": add})
+                except errors.CallbackExists:
+                    assert time.monotonic() < deadline
+            # What was refused is not offered, what was agreed on is offered still.
+            with pytest.raises(errors.InvalidName):
+                await sandbox.serve(tools={"not a name": add})
+            await sandbox.serve(tools={"minus": add})
+            assert sandbox.tools == ["add", "plus", "minus"]
+
+
+async def test_offers_are_made_again_to_the_next_server(own_state: Path) -> None:
+    async with AsyncBelljar(state_dir=own_state) as client, AsyncBelljar(state_dir=own_state) as other:
+        sandbox = await client.sandboxes.create(tools={"add": add})
+        os.kill((await client.server()).pid, signal.SIGKILL)
+        # Whoever comes first has the name; the one that had it comes back by itself.
+        await sandbox.run("true")
+        await sandbox.serve(tools={"plus": add})
+        with pytest.raises(errors.CallbackExists):
+            await (await other.sandboxes.get(sandbox.id)).serve(tools={"add": add})
+        await sandbox.destroy()
+
+
+async def test_what_cannot_be_offered_leaves_no_sandbox_behind(client: AsyncBelljar) -> None:
+    with pytest.raises(errors.InvalidName):
+        await client.sandboxes.create(tools={"not a name": add}, labels={"for": "nothing"})
+    assert await client.sandboxes.list(labels={"for": "nothing"}) == []

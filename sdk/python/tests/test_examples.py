@@ -1,0 +1,36 @@
+"""Every example runs as it is, and tells what it promises."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+TELLS = {
+    "quickstart.py": ["hello from", "10", "no way out"],
+    "processes.py": ["stdout step 3", "you said goodbye"],
+    "files.py": ["fine", "file source/report.py"],
+    "asynchronous.py": ["285"],
+    "function_calling.py": ["The sum is 5050."],
+    "langchain_tool.py": ["run_python", str(2**100), "kept"],
+    "smolagents_executor.py": ["[1, 2, 3]", "ZeroDivisionError"],
+}
+
+
+def test_every_example_is_known() -> None:
+    assert {path.name for path in EXAMPLES.glob("*.py")} == set(TELLS)
+
+
+@pytest.mark.parametrize("name", sorted(TELLS))
+def test_an_example(name: str, binary: str, shared_state: Path) -> None:
+    environment = {**os.environ, "BELLJAR_BINARY": binary, "BELLJAR_STATE_DIR": str(shared_state)}
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / name], env=environment, capture_output=True, text=True, timeout=100
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    for text in TELLS[name]:
+        assert text in done.stdout, done.stdout
