@@ -25,14 +25,13 @@ export function addressOf(text: string, tls: { ca?: string | Buffer | undefined 
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if ((url?.protocol !== "http:" && url?.protocol !== "https:") || url.hostname === "") throw noAddress(text);
   const secure = url.protocol === "https:";
-  const agent = secure
-    ? new https.Agent({ keepAlive: true, ...(tls.ca === undefined ? {} : { ca: tls.ca }) })
-    : new http.Agent({ keepAlive: true });
+  const agent = secure ? new https.Agent({ keepAlive: true }) : new http.Agent({ keepAlive: true });
+  const trust: https.RequestOptions = tls.ca === undefined ? {} : { ca: tls.ca };
   return {
     text,
     agent,
     request: secure ? https.request : http.request,
-    options: { host: url.hostname.replace(/^\[|\]$/g, ""), port: url.port || (secure ? 443 : 80) },
+    options: { host: url.hostname.replace(/^\[|\]$/g, ""), port: url.port || (secure ? 443 : 80), ...trust },
     close: () => agent.destroy(),
   };
 }

@@ -1,8 +1,9 @@
 // Requests to a server: one connection pool, JSON in and out, streams as they come. Knows when a request may be sent
 // again; knows nothing of what the requests mean.
-import type { IncomingMessage, OutgoingHttpHeaders, RequestOptions } from "node:http";
-import { Readable } from "node:stream";
+import type { ClientRequest, IncomingMessage, OutgoingHttpHeaders, RequestOptions } from "node:http";
+import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
+import { setImmediate as breathe } from "node:timers/promises";
 import { type Address, addressOf } from "./address.js";
 import {
   BelljarError, ConnectionLostError, ServerUnreachableError, abortedBy, errorOf, refuseAborted,
@@ -15,6 +16,11 @@ export const VERSION = "0.1.0";
 
 /** What a problem's body may have at most. */
 const LONGEST_PROBLEM = 1 << 20;
+
+/** From this size on a body is only sent once the server wants it. */
+const LARGE = 1 << 20;
+/** Something between us and the server may not know how to ask for a body. */
+const ASKED_FOR_MS = 1_000;
 
 /** Values of a query; lists repeat, `undefined` is left out. */
 export type Query = Record<string, string | number | boolean | readonly string[] | undefined>;
@@ -120,24 +126,39 @@ export class Transport {
     const answer = await new Promise<IncomingMessage>((resolve, reject) => {
       const { content, headers } = payload(ask);
       const options = this.#line(address, method, path, ask.query ?? {}, { ...headers, ...ask.headers });
-      const request = address.request({ ...options, agent: address.agent, ...(ask.signal ? { signal: ask.signal } : {}) });
+      // What cannot be sent twice gets a connection of its own: one from the pool may be about to close.
+      const agent = headers["expect"] === undefined ? address.agent : false;
+      const request = address.request({ ...options, agent, ...(ask.signal ? { signal: ask.signal } : {}) });
       let connected = false;
       request.once("socket", (socket) => {
-        if (socket.connecting) socket.once("connect", () => (connected = true));
+        prepare(socket);
+        // With TLS there is a connection once the other side has shown who it is.
+        const event = "encrypted" in socket ? "secureConnect" : "connect";
+        if (socket.connecting) socket.once(event, () => (connected = true));
         else connected = true;
       });
-      request.once("response", resolve);
       request.on("error", (error) => reject(this.#lost(error, address, ask.signal, connected)));
-      if (content === undefined || typeof content === "string" || content instanceof Uint8Array) {
-        request.end(content);
-      } else {
-        const body = Readable.from(content);
-        body.once("error", (error) => {
-          request.destroy();
-          reject(error);
-        });
-        body.pipe(request);
+      const send = (): void => sendBody(request, content, reject);
+      if (headers["expect"] === undefined) {
+        request.once("response", resolve);
+        send();
+        return;
       }
+      // A server that refuses says so before anything large was sent for nothing.
+      const late = setTimeout(send, ASKED_FOR_MS);
+      const asked = (): void => {
+        clearTimeout(late);
+        send();
+      };
+      request.once("continue", asked);
+      request.once("close", () => clearTimeout(late));
+      request.once("response", (answer) => {
+        clearTimeout(late);
+        request.off("continue", asked);
+        // What was not sent by now is not sent any more.
+        answer.once("end", () => request.writableFinished || request.destroy());
+        resolve(answer);
+      });
     });
     if ((answer.statusCode ?? 500) < 400) return answer;
     throw await problemOf(answer);
@@ -192,6 +213,50 @@ export function lostConnection(cause: unknown): ConnectionLostError {
   });
 }
 
+function sendBody(request: ClientRequest, content: Body | undefined, fail: (error: unknown) => void): void {
+  if (content === undefined || typeof content === "string" || content instanceof Uint8Array) {
+    request.end(content);
+    return;
+  }
+  pump(request, content).catch((error: unknown) => {
+    request.destroy();
+    fail(error);
+  });
+}
+
+/** Sends piece by piece, and listens between them: a server that refuses in the middle gets no more. */
+async function pump(request: ClientRequest, content: AsyncIterable<Uint8Array | string>): Promise<void> {
+  let answered = false;
+  request.once("response", () => (answered = true));
+  for await (const piece of content) {
+    const failed = await new Promise<unknown>((resolve) => request.write(piece, resolve));
+    await breathe();
+    if (failed || answered || request.destroyed) return;
+  }
+  request.end();
+}
+
+const prepared = new WeakSet<Socket>();
+
+/**
+ * A server that refuses in the middle of a body says why and hangs up. The socket would be torn down by the first write
+ * that fails, with the answer unread in it; so a failed write is no failure, and reading tells how it ends. Whoever uses
+ * a connection is told of its failures; one that nobody uses any more must not end the program.
+ */
+function prepare(socket: Socket): void {
+  if (prepared.has(socket)) return;
+  prepared.add(socket);
+  socket.on("error", () => undefined);
+  type Done = (error?: Error | null) => void;
+  const tolerant = (done: Done): Done => (error) => {
+    const code = (error as NodeJS.ErrnoException | null | undefined)?.code;
+    done(code === "EPIPE" || code === "ECONNRESET" ? null : error);
+  };
+  const { _write: write, _writev: writev } = socket;
+  socket._write = (chunk, encoding, done) => write.call(socket, chunk, encoding, tolerant(done));
+  if (writev) socket._writev = (chunks, done) => writev.call(socket, chunks, tolerant(done));
+}
+
 /** The whole answer, or the failure that cut it short. */
 async function collect(answer: IncomingMessage, signal: AbortSignal | undefined): Promise<Buffer> {
   const pieces: Buffer[] = [];
@@ -235,7 +300,9 @@ function payload(ask: Ask): { content: Body | undefined; headers: OutgoingHttpHe
   }
   if (ask.body === undefined) return { content: undefined, headers: {} };
   const headers: OutgoingHttpHeaders = { "content-type": "application/octet-stream" };
-  if (typeof ask.body === "string" || ask.body instanceof Uint8Array) headers["content-length"] = Buffer.byteLength(ask.body);
+  const length = typeof ask.body === "string" || ask.body instanceof Uint8Array ? Buffer.byteLength(ask.body) : undefined;
+  if (length !== undefined) headers["content-length"] = length;
+  if (length === undefined || length >= LARGE) headers["expect"] = "100-continue";
   return { content: ask.body, headers };
 }
 

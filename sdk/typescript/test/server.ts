@@ -18,12 +18,15 @@ export class TestServer {
   #url = "";
   #port = 0;
 
-  private constructor(stateDir: string) {
+  readonly #words: readonly string[];
+
+  private constructor(stateDir: string, words: readonly string[]) {
     this.stateDir = stateDir;
+    this.#words = words;
   }
 
-  static async start(): Promise<TestServer> {
-    const server = new TestServer(await mkdtemp(join(tmpdir(), "belljar-sdk-")));
+  static async start(...words: string[]): Promise<TestServer> {
+    const server = new TestServer(await mkdtemp(join(tmpdir(), "belljar-sdk-")), words);
     await server.serve();
     return server;
   }
@@ -38,7 +41,7 @@ export class TestServer {
 
   /** Starts it, or starts it again where it was. */
   async serve(): Promise<void> {
-    const words = ["serve", "--listen", `127.0.0.1:${this.#port}`, "--json", "--state-dir", this.stateDir];
+    const words = ["serve", "--listen", `127.0.0.1:${this.#port}`, "--json", "--state-dir", this.stateDir, ...this.#words];
     const child = spawn(BINARY, words, { stdio: ["ignore", "pipe", "inherit"], env: environment() });
     this.#process = child;
     const line = await new Promise<string>((resolve, reject) => {

@@ -1,0 +1,66 @@
+// Ways to a server: keys, TLS, the environment; and refusals that come while much is still being sent.
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { promisify } from "node:util";
+import { Belljar, FileNotFoundError, PermissionDeniedError, SandboxNotFoundError, ServerUnreachableError } from "belljar";
+import { BINARY, TestServer, environment, failureOf, useServer } from "./server.js";
+
+const run = promisify(execFile);
+const at = useServer();
+
+test("a refusal is heard while a large body is still on its way", async () => {
+  await using sandbox = await at.client.sandboxes.create();
+  let sent = 0;
+  async function* endless(): AsyncGenerator<Uint8Array> {
+    const piece = new Uint8Array(1 << 16);
+    for (sent = 0; sent < 4096; sent += 1) yield piece;
+  }
+  const large = new Uint8Array(64 << 20);
+  assert.ok((await failureOf(sandbox.files.write("no/such/place", large))) instanceof FileNotFoundError);
+  assert.ok((await failureOf(sandbox.files.write("no/such/place", endless()))) instanceof FileNotFoundError);
+  const gone = await at.client.sandboxes.create();
+  await gone.destroy();
+  const error = await failureOf(gone.files.write("x", endless()));
+  assert.match(error.code ?? "", /^sandbox-(gone|not-found|not-ready)$/);
+});
+
+test("over TLS, with a key, by the environment", async (t) => {
+  const here = await mkdtemp(join(tmpdir(), "belljar-tls-"));
+  const [certificate, key] = [join(here, "cert.pem"), join(here, "key.pem")];
+  const words = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "1",
+    "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost", "-keyout", key, "-out", certificate];
+  const made = await run("openssl", words).then(() => true, () => false);
+  if (!made) {
+    await rm(here, { recursive: true });
+    console.log("SKIPPED typescript TLS: openssl is not here to make a certificate");
+    return t.skip("no openssl");
+  }
+  const server = await TestServer.start("--tls-cert", certificate, "--tls-key", key);
+  try {
+    const ca = await readFile(certificate);
+    const { stdout } = await run(BINARY, ["--state-dir", server.stateDir, "keys", "create", "--json", "--scopes", "read"], { env: environment() });
+    const { secret: apiKey } = JSON.parse(stdout) as { secret: string };
+    const client = new Belljar({ url: server.url, ca, apiKey });
+    assert.match(server.url, /^https:/);
+    assert.deepEqual((await client.caller()).scopes, ["read"]);
+    assert.ok((await failureOf(client.sandboxes.create())) instanceof PermissionDeniedError);
+    client.close();
+    const untrusting = new Belljar({ url: server.url, apiKey });
+    assert.ok((await failureOf(untrusting.caller())) instanceof ServerUnreachableError);
+    untrusting.close();
+    Object.assign(process.env, { BELLJAR_SERVER: server.url, BELLJAR_API_KEY: apiKey });
+    const meant = new Belljar({ ca });
+    assert.equal((await meant.caller()).by, "key");
+    assert.ok((await failureOf(meant.sandboxes.get("nobody"))) instanceof SandboxNotFoundError);
+    meant.close();
+  } finally {
+    delete process.env["BELLJAR_SERVER"];
+    delete process.env["BELLJAR_API_KEY"];
+    await server.stop();
+    await rm(here, { recursive: true });
+  }
+});
