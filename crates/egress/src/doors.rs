@@ -87,3 +87,11 @@ async fn accept<F: Future<Output = ()> + Send + 'static>(
         }
     }
 }
+
+pub(crate) fn fuzz_connect(bytes: &[u8]) {
+    if let Some(target) = tunnel::connect_target(bytes) {
+        assert_ne!(target.port, 0);
+        let refused = tunnel::refused(&target, crate::Reason::NotListed);
+        assert_eq!(refused.windows(4).filter(|four| four == b"\r\n\r\n").count(), 1);
+    }
+}

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::Semaphore;
@@ -26,11 +27,17 @@ pub struct Gate {
     judge: Arc<Judge>,
 }
 
-/// What a gate is doing.
+/// What a gate is doing and has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Flows and requests that are open now.
     pub open: usize,
+    /// Records with that verdict so far.
+    pub allowed: u64,
+    pub denied: u64,
+    /// Of flows that are over.
+    pub bytes_up: u64,
+    pub bytes_down: u64,
 }
 
 impl Egress {
@@ -106,7 +113,15 @@ impl Gate {
 
     #[must_use]
     pub fn counts(&self) -> Counts {
-        Counts { open: self.judge.live().count() }
+        let tally = self.judge.tally();
+        let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
+        Counts {
+            open: self.judge.live().count(),
+            allowed: read(&tally.allowed),
+            denied: read(&tally.denied),
+            bytes_up: read(&tally.bytes_up),
+            bytes_down: read(&tally.bytes_down),
+        }
     }
 
     /// Closes the doors and cuts every flow.

@@ -17,6 +17,8 @@ mod address;
 mod credentials;
 mod doors;
 mod flow;
+#[doc(hidden)]
+pub mod fuzzing;
 mod gate;
 mod hello;
 mod http;

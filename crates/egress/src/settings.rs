@@ -45,49 +45,8 @@ impl Default for Settings {
     }
 }
 
-/// Where DNS servers listen.
-const DNS_PORT: u16 = 53;
-/// As resolvers have it; more are not asked.
-const MAX_HOST_UPSTREAMS: usize = 3;
-
 impl Settings {
     pub(crate) fn resolver(&self) -> Resolver {
-        let upstreams = if self.upstreams.is_empty() {
-            let text = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
-            host_upstreams(&text)
-        } else {
-            self.upstreams.clone()
-        };
-        Resolver::new(upstreams, self.roots.clone())
-    }
-}
-
-/// The servers that a `resolv.conf` names.
-fn host_upstreams(text: &str) -> Vec<Upstream> {
-    let server = |line: &str| {
-        let mut words = line.split_whitespace();
-        match (words.next(), words.next()) {
-            (Some("nameserver"), Some(address)) => {
-                let address: std::net::IpAddr = address.parse().ok()?;
-                Some(Upstream::Plain((address, DNS_PORT).into()))
-            }
-            _ => None,
-        }
-    };
-    text.lines().filter_map(server).take(MAX_HOST_UPSTREAMS).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_hosts_servers_are_read() {
-        let text = "# a\nsearch x\nnameserver 192.0.2.1\nnameserver ::1 # b\nnameserver fe80::1%eth0\nnameserver x\n";
-        let expected = [
-            Upstream::Plain("192.0.2.1:53".parse().unwrap()),
-            Upstream::Plain("[::1]:53".parse().unwrap()),
-        ];
-        assert_eq!(host_upstreams(text), expected);
+        Resolver::new(self.upstreams.clone(), self.roots.clone())
     }
 }

@@ -60,13 +60,12 @@ async fn welcome(judge: Arc<Judge>, mut stream: TcpStream) {
     match asked {
         Asked::Tunnel { target, how } => tunnel(judge, stream, target, how, read).await,
         Asked::Requests => {
-            let Ok(address) = stream.local_addr() else { return };
             let permit = judge.attend();
             let stream = Prefixed::new(read, stream);
             // Each request leaves its own record; the connection to the proxy itself goes nowhere.
             let names = Vec::new();
-            let entry = Entry::Proxy;
-            http::serve(Intercepted { stream, entry, names, address, judge, permit }).await;
+            let (entry, address, port) = (Entry::Proxy, None, 0);
+            http::serve(Intercepted { stream, entry, names, address, port, judge, permit }).await;
         }
     }
 }

@@ -92,14 +92,13 @@ impl Opening {
         match result? {
             Decided::Done(reason) => Err(reason),
             Decided::Inspect { permit, entry, names } => {
-                let address =
-                    (self.address.unwrap_or(IpAddr::from([0, 0, 0, 0])), self.port).into();
                 let token = permit.token().clone();
                 let served = http::serve(Intercepted {
                     stream: Prefixed::new(self.read, self.stream),
                     entry,
                     names,
-                    address,
+                    address: self.address,
+                    port: self.port,
                     judge: self.judge,
                     permit,
                 });
@@ -128,7 +127,7 @@ impl Opening {
         }
         let previews = self.previews();
         let possible = previews.iter().any(|(_, preview)| !matches!(preview, Preview::Deny(_)));
-        if !possible && !full {
+        if !possible {
             return Err(worst(&previews));
         }
         let must_speak = previews.iter().all(|(_, preview)| {

@@ -27,6 +27,7 @@ const QUEUE: usize = 64;
 /// A flow without a datagram for this long is over.
 const IDLE: Duration = Duration::from_secs(60);
 const MAX_DATAGRAM: usize = 65_535;
+const ERROR_PAUSE: Duration = Duration::from_millis(1);
 
 type Flows = Arc<Mutex<HashMap<(SocketAddr, IpAddr), mpsc::Sender<Vec<u8>>>>>;
 
@@ -41,9 +42,14 @@ pub(crate) async fn serve(judge: Arc<Judge>, port: u16, socket: UdpSocket) {
         }
         let received =
             socket.try_io(Interest::READABLE, || datagram::receive(&*socket, &mut buffer));
-        let Ok(received) = received else {
-            tokio::task::yield_now().await;
-            continue;
+        let received = match received {
+            Ok(received) => received,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+            // One that cannot be read, or whose destination is not told; however many come, they do not take the processor.
+            Err(_) => {
+                tokio::time::sleep(ERROR_PAUSE).await;
+                continue;
+            }
         };
         let bytes = buffer[..received.length].to_vec();
         let key = (received.from, received.to.to_canonical());

@@ -1,12 +1,13 @@
 //! Asking for approval: one question per destination at a time, bounded in number and time.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use belljar_policy::document::Transport;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{Approval, Approver, Asked, Identity};
 
@@ -26,9 +27,15 @@ pub(crate) struct Approvals {
     state: Mutex<State>,
 }
 
+/// Those who wait for one answer. When the last of them is gone the question is withdrawn.
+struct Waiting {
+    answer: watch::Receiver<Option<Approval>>,
+    _withdrawn: DropGuard,
+}
+
 #[derive(Default)]
 struct State {
-    pending: HashMap<Place, watch::Receiver<Option<Approval>>>,
+    pending: HashMap<Place, Weak<Waiting>>,
     denied: HashMap<Place, Instant>,
     granted: HashSet<(String, u16, Transport)>,
 }
@@ -46,24 +53,28 @@ impl Approvals {
 
     /// Waits for an answer. Everyone who asks the same meanwhile gets the same answer.
     pub(crate) async fn ask(self: &Arc<Self>, asked: Asked) -> Approval {
-        let place: Place = (asked.host.clone(), asked.port, asked.transport, asked.request.clone());
-        let mut answer = {
+        let place = place(&asked);
+        let waiting = {
             let mut state = self.lock();
             state.denied.retain(|_, until| *until > Instant::now());
             if state.denied.contains_key(&place) {
                 return Approval::Deny;
             }
-            match state.pending.get(&place) {
-                Some(answer) => answer.clone(),
+            match state.pending.get(&place).and_then(Weak::upgrade) {
+                Some(waiting) => waiting,
                 None if state.pending.len() >= MAX_PENDING => return Approval::Deny,
                 None => {
                     let (sender, answer) = watch::channel(None);
-                    state.pending.insert(place.clone(), answer.clone());
-                    tokio::spawn(Arc::clone(self).put(place, asked, sender));
-                    answer
+                    let withdrawn = CancellationToken::new();
+                    tokio::spawn(Arc::clone(self).put(asked, sender, withdrawn.clone()));
+                    let waiting = Waiting { answer, _withdrawn: withdrawn.drop_guard() };
+                    let waiting = Arc::new(waiting);
+                    state.pending.insert(place, Arc::downgrade(&waiting));
+                    waiting
                 }
             }
         };
+        let mut answer = waiting.answer.clone();
         match answer.wait_for(Option::is_some).await {
             Ok(found) => found.unwrap_or(Approval::Deny),
             Err(_) => Approval::Deny,
@@ -72,17 +83,23 @@ impl Approvals {
 
     async fn put(
         self: Arc<Self>,
-        place: Place,
         asked: Asked,
         sender: watch::Sender<Option<Approval>>,
+        withdrawn: CancellationToken,
     ) {
+        let place = place(&asked);
         let answer = tokio::select! {
             answer = timeout(asked.wait, self.approver.ask(&self.identity, &asked)) => {
                 answer.unwrap_or(Approval::Deny)
             }
-            // The table below holds one receiver itself; the question stays for late comers until its time is over,
-            // unless the sandbox's doors are closed and the table with them.
-            () = sender.closed() => Approval::Deny,
+            () = withdrawn.cancelled() => {
+                let mut state = self.lock();
+                // Somebody else may have come and asked anew meanwhile.
+                if state.pending.get(&place).is_some_and(|waiting| waiting.strong_count() == 0) {
+                    state.pending.remove(&place);
+                }
+                return;
+            }
         };
         let mut state = self.lock();
         state.pending.remove(&place);
@@ -102,4 +119,8 @@ impl Approvals {
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn place(asked: &Asked) -> Place {
+    (asked.host.clone(), asked.port, asked.transport, asked.request.clone())
 }

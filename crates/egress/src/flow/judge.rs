@@ -14,6 +14,7 @@ use super::approvals::Approvals;
 use super::live::{Claim, Entered, Live};
 use super::meter::{self, Counter, Direction, Ledger};
 use super::repeats::{Rate, Repeats};
+use super::tally::Tally;
 use crate::names::{Names, Resolver, Unresolved, is_foreign_resolver};
 use crate::{
     Approval, Approver, Asked, Authority, Identity, Reason, Record, Recorder, Rules, Secrets,
@@ -36,6 +37,7 @@ pub(crate) struct Judge {
     settings: Arc<Settings>,
     questions: Rate,
     denied_names: Repeats,
+    tally: Tally,
 }
 
 /// What a judge is made of.
@@ -135,6 +137,7 @@ impl Judge {
             questions: Rate::new(parts.settings.questions_per_second),
             settings: parts.settings,
             denied_names: Repeats::default(),
+            tally: Tally::default(),
         }
     }
 
@@ -180,7 +183,12 @@ impl Judge {
         }
     }
 
+    pub(crate) fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
     pub(crate) fn record(&self, record: Record) {
+        self.tally.add(&record);
         self.recorder.record(&self.identity, record);
     }
 

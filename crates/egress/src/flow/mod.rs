@@ -19,12 +19,13 @@ mod live;
 mod meter;
 mod prefixed;
 mod repeats;
+mod tally;
 
 pub(crate) use judge::{Answer, Judge, Parts, Permit, Preview, Question, Refusal};
 pub(crate) use meter::Direction;
 pub(crate) use prefixed::Prefixed;
 
-use std::net::SocketAddr;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use tokio::net::TcpStream;
@@ -38,8 +39,8 @@ pub(crate) enum Entry {
     Tls,
     /// Plain HTTP; `Host` must be one of `names`.
     Plain,
-    /// Plain HTTP in absolute form, from the proxy door: every request names its host, `names` is empty and `address`
-    /// is the door's own. Only the scheme `http` is acceptable.
+    /// Plain HTTP in absolute form, from the proxy door: every request names its host, `names` is empty,
+    /// `address` is none and `port` is not of interest. Only the scheme `http` is acceptable.
     Proxy,
 }
 
@@ -49,7 +50,9 @@ pub(crate) struct Intercepted {
     pub(crate) entry: Entry,
     /// Verified: the client got `address` as an answer for each of them.
     pub(crate) names: Vec<String>,
-    pub(crate) address: SocketAddr,
+    /// Where the client meant to connect; none where it only named a host to the proxy door. For [`Judge::dial`].
+    pub(crate) address: Option<IpAddr>,
+    pub(crate) port: u16,
     pub(crate) judge: Arc<Judge>,
     /// For the connection as a whole; ends when no request to it could be allowed any more.
     pub(crate) permit: Permit,

@@ -131,6 +131,10 @@ proptest! {
         let at = at % message.len();
         message[at] = value;
         let whole = parse(&records(&message, message.len()));
-        prop_assert_eq!(parse(&records(&message, size)), whole);
+        let split = parse(&records(&message, size));
+        // A length that became shorter may end with a record, and what follows is then another message.
+        if whole != Err(Malformed("is followed by more than itself")) {
+            prop_assert_eq!(split, whole);
+        }
     }
 }

@@ -31,6 +31,7 @@ const IDLE: Duration = Duration::from_secs(10);
 const LIFETIME: Duration = Duration::from_secs(300);
 /// How long a client may keep an address that stands in for a name.
 const STAND_IN_TTL: Duration = Duration::from_secs(60);
+const ERROR_PAUSE: Duration = Duration::from_millis(1);
 const PORT: u16 = 53;
 
 /// Serves until the gate is closed.
@@ -44,7 +45,7 @@ pub(crate) async fn serve_udp(judge: Arc<Judge>, socket: UdpSocket) {
             // An ICMP error for an earlier reply; the socket goes on.
             Err(error) => {
                 tracing::debug!(%error, "the DNS door received nothing");
-                tokio::task::yield_now().await;
+                tokio::time::sleep(ERROR_PAUSE).await;
                 continue;
             }
         };

@@ -20,9 +20,36 @@ mod name;
 mod pins;
 mod resolver;
 mod table;
+mod upstreams;
 
 pub(crate) use door::{serve_tcp, serve_udp};
 pub(crate) use foreign::is_foreign_resolver;
 pub(crate) use name::normalise;
 pub(crate) use resolver::Resolver;
 pub(crate) use table::{Names, Unresolved};
+
+pub(crate) fn fuzz_question(bytes: &[u8]) {
+    use hickory_proto::op::{Message, ResponseCode};
+    match answer::read(bytes) {
+        Ok(asked) => {
+            let reply =
+                asked.address(std::net::Ipv4Addr::LOCALHOST.into(), std::time::Duration::ZERO);
+            for reply in [reply, asked.refuse(ResponseCode::NXDomain)] {
+                let bytes = asked.datagram(&reply);
+                assert!(bytes.len() <= 1232 && Message::from_vec(&bytes).is_ok());
+            }
+        }
+        Err(answer::NotAsked::Reply(bytes)) => assert!(Message::from_vec(&bytes).is_ok()),
+        Err(answer::NotAsked::Silence) => {}
+    }
+}
+
+pub(crate) fn fuzz_reply(
+    question: &hickory_proto::op::Query,
+    message: &hickory_proto::op::Message,
+) {
+    if let Ok(reply) = chain::read(question, message) {
+        assert!(reply.addresses.len() <= chain::MAX_ADDRESSES);
+        assert!(reply.aliases.len() <= chain::MAX_ALIASES);
+    }
+}

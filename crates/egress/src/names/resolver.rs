@@ -19,6 +19,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use super::chain::{self, BadReply, MAX_ALIASES, Reply};
+use super::upstreams::Upstreams;
 use crate::Upstream;
 
 /// How long one server has for one question.
@@ -51,7 +52,7 @@ pub(crate) enum ResolveError {
 
 /// The upstream servers.
 pub(crate) struct Resolver {
-    upstreams: Vec<Upstream>,
+    upstreams: Upstreams,
     /// Whom DNS over TLS trusts; without it, such servers are not asked.
     tls: Option<TlsConnector>,
     open: Semaphore,
@@ -61,7 +62,7 @@ impl Resolver {
     pub(crate) fn new(upstreams: Vec<Upstream>, roots: Option<Arc<RootCertStore>>) -> Self {
         let wanted = upstreams.iter().any(|upstream| matches!(upstream, Upstream::Tls(..)));
         let tls = wanted.then(|| connector(roots)).flatten();
-        Self { upstreams, tls, open: Semaphore::new(MAX_OPEN) }
+        Self { upstreams: Upstreams::new(upstreams), tls, open: Semaphore::new(MAX_OPEN) }
     }
 
     /// The addresses of a name, along its aliases.
@@ -96,7 +97,7 @@ impl Resolver {
         let mut last = ResolveError::NoUpstream;
         let _open = self.open.acquire().await.map_err(|_| ResolveError::NoUpstream)?;
         let query = Query::query(name.clone(), kind);
-        for upstream in &self.upstreams {
+        for upstream in self.upstreams.get().iter() {
             let asked = timeout(ANSWER_TIME, self.ask_one(upstream, &query)).await;
             let reply = match asked {
                 Err(_) => Err(ResolveError::TimedOut),

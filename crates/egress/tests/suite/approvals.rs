@@ -87,3 +87,33 @@ async fn no_answer_in_time_and_no_are_the_same() {
     assert!(is_cut(&mut world.reach("new.example", 80).await).await);
     assert_eq!(person.asked.lock().unwrap().len(), 2);
 }
+
+#[tokio::test]
+async fn a_question_that_nobody_waits_for_is_withdrawn() {
+    /// Says when it is no longer asked.
+    struct Watched(tokio::sync::mpsc::UnboundedSender<&'static str>);
+    struct Leaving(tokio::sync::mpsc::UnboundedSender<&'static str>);
+    impl Drop for Leaving {
+        fn drop(&mut self) {
+            let _ = self.0.send("withdrawn");
+        }
+    }
+    #[async_trait]
+    impl Approver for Watched {
+        async fn ask(&self, _: &Identity, _: &Asked) -> Approval {
+            let _leaving = Leaving(self.0.clone());
+            self.0.send("asked").unwrap();
+            std::future::pending().await
+        }
+    }
+    let (sender, mut seen) = tokio::sync::mpsc::unbounded_channel();
+    let mut rules = rules("network_allowlist: [good.example]");
+    rules.ask = Some(Duration::from_secs(600));
+    let world = World::with(rules, Arc::new(Watched(sender)), Vec::new()).await;
+    let mut stream = world.reach("new.example", 80).await;
+    let limit = crate::world::LIMIT;
+    assert_eq!(tokio::time::timeout(limit, seen.recv()).await.unwrap(), Some("asked"));
+    world.gate.close();
+    assert!(is_cut(&mut stream).await);
+    assert_eq!(tokio::time::timeout(limit, seen.recv()).await.unwrap(), Some("withdrawn"));
+}

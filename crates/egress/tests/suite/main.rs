@@ -5,8 +5,10 @@
 
 mod approvals;
 mod budgets;
+mod load;
 mod names;
 mod origin;
+mod parsers;
 mod proxy;
 mod tcp;
 mod tls;

@@ -1,10 +1,13 @@
-use belljar_egress::{Reason, Stage};
+use std::sync::Arc;
+
+use belljar_egress::{NoApprover, Reason, Settings, Stage};
 use hickory_proto::op::{Message, Query, ResponseCode};
 use hickory_proto::rr::{Name, RecordType};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::world::World;
+use crate::upstream::Upstream;
+use crate::world::{World, rules};
 
 const LIST: &str = "network_allowlist: [good.example, '*.wide.example']";
 
@@ -145,4 +148,25 @@ async fn questions_are_limited_per_sandbox() {
     assert!(refused > 50, "{refused}");
     let records = world.records(1).await;
     assert_eq!(records.iter().filter(|record| record.reason == Reason::TooMany).count(), 1);
+}
+
+#[tokio::test]
+async fn upstreams_over_tls_are_verified_and_the_next_is_asked() {
+    let upstream = Upstream::start().await;
+    upstream.set("good.example", &["127.0.0.2"]);
+    let (address, roots) = upstream.over_tls().await;
+    for (name, expected) in [("dns.example", Ok(1)), ("other.example", Err(ResponseCode::ServFail))]
+    {
+        // Nobody listens on port 1: the second server is asked.
+        let gone = belljar_egress::Upstream::Tcp("127.0.0.1:1".parse().unwrap());
+        let settings = Settings {
+            upstreams: vec![gone, belljar_egress::Upstream::Tls(address, name.to_owned())],
+            roots: Some(Arc::clone(&roots)),
+            ..Settings::default()
+        };
+        let world =
+            World::under(settings, upstream.clone(), rules(LIST), Arc::new(NoApprover), Vec::new());
+        assert_eq!(world.resolve("good.example").await.map(|found| found.len()), expected);
+    }
+    assert_eq!(upstream.asked(), ["good.example"], "who is not who it should be is not asked");
 }

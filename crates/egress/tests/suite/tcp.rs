@@ -130,6 +130,9 @@ async fn bulk_goes_through_whole_in_both_directions() {
     assert!(back == expected);
     let record = world.records(1).await.remove(0);
     assert_eq!((record.bytes_up, record.bytes_down), (SIZE as u64, SIZE as u64));
+    let counts = world.gate.counts();
+    assert_eq!((counts.open, counts.allowed, counts.denied), (0, 1, 0));
+    assert_eq!((counts.bytes_up, counts.bytes_down), (SIZE as u64, SIZE as u64));
 }
 
 #[tokio::test]

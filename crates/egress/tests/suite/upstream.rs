@@ -7,8 +7,11 @@ use std::sync::{Arc, Mutex};
 use hickory_proto::op::{Message, OpCode, ResponseCode};
 use hickory_proto::rr::rdata::{A, AAAA, CNAME};
 use hickory_proto::rr::{Name, RData, Record, RecordType};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use rustls::pki_types::PrivatePkcs8KeyDer;
+use rustls::{RootCertStore, ServerConfig};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, UdpSocket};
+use tokio_rustls::TlsAcceptor;
 
 #[derive(Clone)]
 pub(crate) struct Upstream {
@@ -71,14 +74,47 @@ impl Upstream {
     }
 
     async fn serve_tcp(self, listener: TcpListener) {
-        while let Ok((mut stream, _)) = listener.accept().await {
-            let length = stream.read_u16().await.unwrap();
-            let mut question = vec![0; length.into()];
-            stream.read_exact(&mut question).await.unwrap();
-            let reply = self.answer(&question).to_vec().unwrap();
-            stream.write_u16(u16::try_from(reply.len()).unwrap()).await.unwrap();
-            stream.write_all(&reply).await.unwrap();
+        while let Ok((stream, _)) = listener.accept().await {
+            self.serve_stream(stream).await;
         }
+    }
+
+    /// The same answers over TLS, with a certificate for `dns.example`; returns where, and whom to trust.
+    pub(crate) async fn over_tls(&self) -> (SocketAddr, Arc<RootCertStore>) {
+        let made = rcgen::generate_simple_self_signed(["dns.example".to_owned()]).unwrap();
+        let certificate = made.cert.der().clone();
+        let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate.clone()], key.into())
+            .unwrap();
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        let upstream = self.clone();
+        let address = crate::origin::serve("127.0.0.1", move |stream| {
+            let (acceptor, upstream) = (acceptor.clone(), upstream.clone());
+            async move {
+                // A client that does not trust us goes away.
+                let Ok(stream) = acceptor.accept(stream).await else { return };
+                upstream.serve_stream(stream).await;
+            }
+        })
+        .await;
+        let mut roots = RootCertStore::empty();
+        roots.add(certificate).unwrap();
+        (address, Arc::new(roots))
+    }
+
+    async fn serve_stream(&self, mut stream: impl AsyncRead + AsyncWrite + Unpin) {
+        let length = stream.read_u16().await.unwrap();
+        let mut question = vec![0; length.into()];
+        stream.read_exact(&mut question).await.unwrap();
+        let reply = self.answer(&question).to_vec().unwrap();
+        stream.write_u16(u16::try_from(reply.len()).unwrap()).await.unwrap();
+        stream.write_all(&reply).await.unwrap();
+        stream.flush().await.unwrap();
     }
 
     fn answer(&self, question: &[u8]) -> Message {

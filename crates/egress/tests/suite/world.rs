@@ -73,12 +73,23 @@ impl World {
         udp: Vec<(u16, std::net::UdpSocket)>,
     ) -> Self {
         let upstream = Upstream::start().await;
+        let asked = vec![belljar_egress::Upstream::Plain(upstream.address)];
+        let settings = Settings { upstreams: asked, ..Settings::default() };
+        Self::under(settings, upstream, rules, approver, udp)
+    }
+
+    pub(crate) fn under(
+        settings: Settings,
+        upstream: Upstream,
+        rules: Rules,
+        approver: Arc<dyn Approver>,
+        udp: Vec<(u16, std::net::UdpSocket)>,
+    ) -> Self {
         let destinations = Arc::new(Table::default());
         let records = Arc::new(Records(watch::Sender::default()));
         let settings = Settings {
-            upstreams: vec![belljar_egress::Upstream::Plain(upstream.address)],
             destinations: Arc::clone(&destinations) as Arc<dyn Destinations>,
-            ..Settings::default()
+            ..settings
         };
         let listen = || std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let (tcp, proxy) = (listen(), listen());
