@@ -1,7 +1,10 @@
 //! What a sandbox's network ends in, and who is behind it.
 
+mod candidates;
 mod draft;
+mod farewell;
 mod head;
+mod pass;
 pub(crate) mod proxy;
 mod pump;
 pub(crate) mod tcp;

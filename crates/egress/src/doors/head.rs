@@ -66,6 +66,12 @@ pub(crate) async fn read(
     timeout(HEAD_TIME, whole).await.unwrap_or(Err(Reason::TimedOut))
 }
 
+/// Reads what is there within `wait`, whatever it is.
+pub(crate) async fn glance(stream: &TcpStream, bytes: &mut Vec<u8>, wait: Duration) {
+    // Nothing is as good as an error here: the caller looks at the bytes.
+    let _ = timeout(wait, more(stream, bytes)).await;
+}
+
 /// Whether bytes begin like a request of HTTP.
 pub(crate) fn is_http(bytes: &[u8]) -> bool {
     let method = bytes.iter().take_while(|byte| byte.is_ascii_uppercase()).count();

@@ -147,7 +147,7 @@ async fn copy(
     }
 }
 
-async fn write(mut bytes: &[u8], to: &TcpStream) -> io::Result<()> {
+pub(crate) async fn write(mut bytes: &[u8], to: &TcpStream) -> io::Result<()> {
     while !bytes.is_empty() {
         match to.try_write(bytes) {
             Ok(length) => bytes = &bytes[length..],

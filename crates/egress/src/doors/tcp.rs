@@ -12,26 +12,26 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use belljar_policy::NetworkMode;
 use belljar_policy::document::Transport;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
+use super::candidates::Candidates;
 use super::draft::Draft;
+use super::farewell;
 use super::head::{self, Head, is_http};
-use super::pump::{self, Carried, Stopped};
-use crate::flow::{
-    Answer, Direction, Entry, Intercepted, Judge, Outcome, Permit, Prefixed, Preview, Question,
-};
+use super::pump::{self, Carried};
+use super::tunnel::Target;
+use crate::flow::{Answer, Entry, Intercepted, Judge, Outcome, Permit, Prefixed, Question};
 use crate::hello::Hello;
 use crate::{Reason, address, http};
 
 /// Ports where TLS usually carries HTTP, whether or not the client says so.
 const HTTPS_PORTS: [u16; 2] = [443, 8443];
-/// Idle peers are asked after this time.
-const KEEP_ALIVE: Duration = Duration::from_secs(60);
+/// Stands in messages for a destination that was never told.
+const UNKNOWN: IpAddr = IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED);
 
 /// Serves until the gate is closed. Beyond the sandbox's number of flows, connections wait in the kernel's queue.
 pub(crate) async fn serve(judge: Arc<Judge>, listener: TcpListener, flows: Arc<Semaphore>) {
@@ -85,13 +85,19 @@ impl Opening {
     }
 
     async fn run(mut self, draft: &mut Draft, carried: &Carried) -> Result<Outcome, Reason> {
-        let result = self.decide(draft, carried).await;
-        if result.is_err() {
-            pump::reset(&self.stream);
-        }
-        match result? {
-            Decided::Done(reason) => Err(reason),
-            Decided::Inspect { permit, entry, names } => {
+        match self.decide(draft, carried).await {
+            Err(Reason::Revoked) => {
+                pump::reset(&self.stream);
+                Err(Reason::Revoked)
+            }
+            Err(reason) => {
+                let host = draft.host.clone().ok_or(self.address.unwrap_or(UNKNOWN));
+                let target = Target { host, port: self.port };
+                farewell::say(&self.stream, &mut self.read, &target, reason).await;
+                Err(reason)
+            }
+            Ok(Decided::Done(reason)) => Err(reason),
+            Ok(Decided::Inspect { permit, entry, names }) => {
                 let token = permit.token().clone();
                 let served = http::serve(Intercepted {
                     stream: Prefixed::new(self.read, self.stream),
@@ -125,75 +131,56 @@ impl Opening {
         } else {
             draft.host = self.names.first().cloned();
         }
-        let previews = self.previews();
-        let possible = previews.iter().any(|(_, preview)| !matches!(preview, Preview::Deny(_)));
-        if !possible {
-            return Err(worst(&previews));
+        let preview = |name: &str| self.judge.preview(name, self.port, Transport::Tcp);
+        let candidates = Candidates::new(&self.names, preview);
+        if let Some(reason) = candidates.refusal() {
+            return Err(reason);
         }
-        let must_speak = previews.iter().all(|(_, preview)| {
-            matches!(preview, Preview::Deny(_) | Preview::Inspect { required: true })
-        });
+        let must_speak = candidates.must_speak();
         let wait = if must_speak { head::HEAD_TIME } else { head::SERVER_FIRST_TIME };
-        let found = head::read(&self.stream, &mut self.read, Some(wait)).await?;
-        match found {
+        match head::read(&self.stream, &mut self.read, Some(wait)).await? {
             Head::Tls(hello) => {
                 draft.sni.clone_from(&hello.server_name);
                 let host = self.name_in(&hello, full)?;
-                draft.host = Some(host.clone());
-                let (permit, required) = self.judged(&host, draft).await?;
-                let likely = hello.offers_http || HTTPS_PORTS.contains(&self.port);
-                match required {
-                    Some(required) if required || likely => {
+                let http = hello.offers_http || HTTPS_PORTS.contains(&self.port);
+                match self.judged(&host, http, draft).await? {
+                    Judged::Inspect(permit) => {
                         Ok(Decided::Inspect { permit, entry: Entry::Tls, names: vec![host] })
                     }
-                    _ if hello.encrypted && !full => Err(Reason::EncryptedHello),
-                    _ => self.pass(&host, permit, draft, carried, None).await,
+                    Judged::Pass(_) if hello.encrypted && !full => Err(Reason::EncryptedHello),
+                    Judged::Pass(permit) => self.pass(&host, permit, draft, carried, None).await,
                 }
             }
             Head::Plain => {
                 let http = is_http(&self.read);
-                let inspected = previews.iter().find(|(_, preview)| match preview {
-                    Preview::Inspect { required } => *required || http,
-                    _ => false,
-                });
-                let host = match inspected {
-                    Some((name, _)) => name.clone(),
-                    None => best(&previews).ok_or_else(|| worst(&previews))?,
+                let host = match candidates.inspected(http) {
+                    Some(name) => name,
+                    None => candidates.best()?,
                 };
-                let inspects = inspected.is_some();
-                let (permit, required) = self.judged(&host, draft).await?;
-                if inspects && required.is_some() {
-                    let open = |(name, preview): (String, Preview)| {
-                        (!matches!(preview, Preview::Deny(_))).then_some(name)
-                    };
-                    let names = previews.into_iter().filter_map(open).collect();
-                    return Ok(Decided::Inspect { permit, entry: Entry::Plain, names });
+                match self.judged(&host, http, draft).await? {
+                    Judged::Inspect(permit) => {
+                        let names = candidates.open();
+                        Ok(Decided::Inspect { permit, entry: Entry::Plain, names })
+                    }
+                    Judged::Pass(permit) => self.pass(&host, permit, draft, carried, None).await,
                 }
-                if required == Some(true) {
-                    return Err(Reason::Revoked);
-                }
-                draft.host = Some(host.clone());
-                self.pass(&host, permit, draft, carried, None).await
             }
             Head::Silent if must_speak => Err(Reason::TimedOut),
             Head::Silent => {
-                let host = best(&previews).ok_or_else(|| worst(&previews))?;
-                draft.host = Some(host.clone());
-                let (permit, required) = self.judged(&host, draft).await?;
-                if required == Some(true) {
-                    return Err(Reason::Revoked);
+                let host = candidates.best()?;
+                match self.judged(&host, false, draft).await? {
+                    // The rules changed since they were asked.
+                    Judged::Inspect(_) => Err(Reason::Revoked),
+                    Judged::Pass(permit) => {
+                        self.pass(&host, permit, draft, carried, Some(full)).await
+                    }
                 }
-                self.pass(&host, permit, draft, carried, Some(full)).await
             }
         }
     }
 
-    /// Asks the judge; `Some` says that requests should, or (true) must be seen.
-    async fn judged(
-        &self,
-        host: &str,
-        draft: &mut Draft,
-    ) -> Result<(Permit, Option<bool>), Reason> {
+    async fn judged(&self, host: &str, http: bool, draft: &mut Draft) -> Result<Judged, Reason> {
+        draft.host = Some(host.to_owned());
         let question = Question {
             host,
             address: self.address,
@@ -201,12 +188,16 @@ impl Opening {
             transport: Transport::Tcp,
             request: None,
         };
-        match self.judge.judge(question).await {
+        let answer = match http {
+            true => self.judge.judge(question).await,
+            false => self.judge.judge_opaque(question).await,
+        };
+        match answer {
             Answer::Allow(permit) => {
                 draft.rule.clone_from(&permit.rule);
-                Ok((permit, None))
+                Ok(Judged::Pass(permit))
             }
-            Answer::Inspect { permit, required } => Ok((permit, Some(required))),
+            Answer::Inspect { permit, .. } => Ok(Judged::Inspect(permit)),
             Answer::Deny(refusal) => {
                 draft.rule = refusal.rule;
                 Err(refusal.reason)
@@ -224,93 +215,10 @@ impl Opening {
             None => Err(Reason::SniMissing),
         }
     }
-
-    fn previews(&self) -> Vec<(String, Preview)> {
-        let preview =
-            |name: &String| (name.clone(), self.judge.preview(name, self.port, Transport::Tcp));
-        self.names.iter().map(preview).collect()
-    }
-
-    /// Connects and carries the bytes as they are. `unseen` says that the client has not spoken yet (and whether the mode is
-    /// `full`): what it says first is checked then.
-    async fn pass(
-        &mut self,
-        host: &str,
-        permit: Permit,
-        draft: &mut Draft,
-        carried: &Carried,
-        unseen: Option<bool>,
-    ) -> Result<Decided, Reason> {
-        let reason = permit.reason;
-        // In the mode `full` a greeting may name another host than the address was given for: the address counts.
-        let known = self.names.iter().any(|name| name == host);
-        let target = if known { host } else { &self.names[0] };
-        let upstream = tokio::select! {
-            dialled = self.judge.dial(target, self.port, self.address) => {
-                dialled.map_err(|refusal| refusal.reason)?
-            }
-            () = permit.revoked() => return Err(Reason::Revoked),
-        };
-        draft.address = upstream.peer_addr().ok().map(|peer| peer.ip());
-        for stream in [&self.stream, &upstream] {
-            let _ = stream.set_nodelay(true);
-            let _ = belljar_sys::stream::keep_alive(stream, KEEP_ALIVE);
-        }
-        let (names, port) = (&self.names, self.port);
-        let judge = &self.judge;
-        let read = &mut self.read;
-        let client = &self.stream;
-        let up = async {
-            if let Some(full) = unseen {
-                late(client, read, |hello| {
-                    let name = match &hello.server_name {
-                        Some(name) if full || names.contains(name) => name,
-                        Some(_) => return Err(Reason::SniMismatch),
-                        None if full => return Ok(()),
-                        None => return Err(Reason::SniMissing),
-                    };
-                    if hello.encrypted && !full {
-                        return Err(Reason::EncryptedHello);
-                    }
-                    match judge.preview(name, port, Transport::Tcp) {
-                        Preview::Allow | Preview::Inspect { required: false } => Ok(()),
-                        // Allowed for the name that was approved, and for no other on that address.
-                        Preview::Ask if name == host => Ok(()),
-                        Preview::Ask | Preview::Inspect { required: true } => {
-                            Err(Reason::SniMismatch)
-                        }
-                        Preview::Deny(reason) => Err(reason),
-                    }
-                })
-                .await
-                .map_err(Stopped::Refused)?;
-            }
-            pump::give(read, &upstream, &permit, Direction::Up, &carried.up).await?;
-            *read = Vec::new();
-            pump::carry(client, &upstream, &permit, Direction::Up, &carried.up).await
-        };
-        let down = pump::carry(&upstream, client, &permit, Direction::Down, &carried.down);
-        let ended = tokio::select! {
-            both = async { tokio::try_join!(up, down) } => both.map(|_| ()),
-            () = permit.revoked() => Err(Stopped::Refused(Reason::Revoked)),
-            () = pump::idle(carried) => Err(Stopped::Refused(Reason::TimedOut)),
-        };
-        match ended {
-            Ok(()) => Ok(Decided::Done(reason)),
-            Err(stopped) => {
-                pump::reset(client);
-                pump::reset(&upstream);
-                match stopped {
-                    Stopped::Broken => Ok(Decided::Done(reason)),
-                    Stopped::Refused(reason) => Err(reason),
-                }
-            }
-        }
-    }
 }
 
 /// What a connection comes to.
-enum Decided {
+pub(super) enum Decided {
     /// It is over.
     Done(Reason),
     Inspect {
@@ -320,35 +228,7 @@ enum Decided {
     },
 }
 
-/// Waits for a silent client's first bytes and checks them.
-async fn late(
-    client: &TcpStream,
-    read: &mut Vec<u8>,
-    check: impl FnOnce(&Hello) -> Result<(), Reason>,
-) -> Result<(), Reason> {
-    match head::read(client, read, None).await? {
-        Head::Tls(hello) => check(&hello),
-        Head::Plain | Head::Silent => Ok(()),
-    }
-}
-
-/// The name under which a flow goes on without being looked into.
-fn best(previews: &[(String, Preview)]) -> Option<String> {
-    let rank = |preview: &Preview| match preview {
-        Preview::Allow => Some(0),
-        Preview::Inspect { required: false } => Some(1),
-        Preview::Ask => Some(2),
-        Preview::Inspect { required: true } | Preview::Deny(_) => None,
-    };
-    let ranked = previews.iter().filter_map(|(name, preview)| Some((rank(preview)?, name)));
-    ranked.min_by_key(|(rank, _)| *rank).map(|(_, name)| name.clone())
-}
-
-/// Why none of the names will do.
-fn worst(previews: &[(String, Preview)]) -> Reason {
-    let reason = |(_, preview): &(String, Preview)| match preview {
-        Preview::Deny(reason) => Some(*reason),
-        _ => None,
-    };
-    previews.iter().find_map(reason).unwrap_or(Reason::Unsupported)
+enum Judged {
+    Pass(Permit),
+    Inspect(Permit),
 }

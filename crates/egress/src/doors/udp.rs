@@ -26,6 +26,7 @@ const MAX_FLOWS: usize = 256;
 const QUEUE: usize = 64;
 /// A flow without a datagram for this long is over.
 const IDLE: Duration = Duration::from_secs(60);
+const DENIED_FOR: Duration = Duration::from_secs(5);
 const MAX_DATAGRAM: usize = 65_535;
 const ERROR_PAUSE: Duration = Duration::from_millis(1);
 
@@ -106,8 +107,9 @@ impl Flow {
         let denied = reason.verdict() == crate::Verdict::Deny;
         self.judge.record(draft.finish(reason, bytes.up, bytes.down));
         if denied {
-            // The same flow is one denial, not one for each of its datagrams.
-            while let Ok(Some(_)) = timeout(IDLE, from_client.recv()).await {}
+            // What it sends right after is the same denial, not one for each datagram. Then it is judged anew.
+            let rest = async { while from_client.recv().await.is_some() {} };
+            let _ = timeout(DENIED_FOR, rest).await;
         }
     }
 

@@ -14,16 +14,22 @@
 //! - takes rules (credentials) from [`Judge::rules`] at each request, secrets from [`Judge::secrets`].
 
 mod approvals;
+mod dial;
 mod judge;
 mod live;
 mod meter;
+mod permit;
 mod prefixed;
+mod question;
 mod repeats;
+mod ruling;
 mod tally;
 
-pub(crate) use judge::{Answer, Judge, Parts, Permit, Preview, Question, Refusal};
+pub(crate) use judge::{Judge, Parts};
 pub(crate) use meter::Direction;
+pub(crate) use permit::{Permit, Refusal};
 pub(crate) use prefixed::Prefixed;
+pub(crate) use question::{Answer, Preview, Question};
 
 use std::net::IpAddr;
 use std::sync::Arc;

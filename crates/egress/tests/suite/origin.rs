@@ -49,8 +49,12 @@ pub(crate) async fn says(stream: &mut TcpStream, text: &[u8]) -> std::io::Result
     Ok(back)
 }
 
-/// Whether the connection is cut: an end or a reset, and not a byte.
+/// Whether the connection is cut: an end or a reset, and not a byte but a TLS alert.
 pub(crate) async fn is_cut(stream: &mut TcpStream) -> bool {
-    let read = tokio::time::timeout(crate::world::LIMIT, stream.read(&mut [0])).await;
-    matches!(read.unwrap(), Ok(0) | Err(_))
+    let mut bytes = [0; 16];
+    let read = tokio::time::timeout(crate::world::LIMIT, stream.read(&mut bytes)).await;
+    match read.unwrap() {
+        Ok(0) | Err(_) => true,
+        Ok(length) => bytes[..length] == [21, 3, 3, 0, 2, 2, 49],
+    }
 }

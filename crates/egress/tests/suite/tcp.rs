@@ -238,3 +238,23 @@ async fn the_mode_full_reaches_what_is_public_or_named() {
     }
     assert_eq!(world.records(12).await[11].reason, Reason::ForeignResolver);
 }
+
+#[tokio::test]
+async fn denials_can_be_read_by_the_client() {
+    let world = World::new(LIST).await;
+    let mut stream = world.connect("93.184.216.34:80".parse().unwrap()).await;
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    let mut reply = String::new();
+    timeout(LIMIT, stream.read_to_string(&mut reply)).await.unwrap().unwrap();
+    assert!(reply.starts_with("HTTP/1.1 403 "), "{reply}");
+    for part in ["x-belljar-decision: deny", "not-resolved", "\"host\":\"93.184.216.34\""] {
+        assert!(reply.contains(part), "{reply}");
+    }
+    assert_eq!(world.denied().await.reason, Reason::NotResolved);
+
+    let mut stream = world.connect("93.184.216.34:443".parse().unwrap()).await;
+    stream.write_all(&[22, 3, 1, 0, 1, 1]).await.unwrap();
+    let mut alert = Vec::new();
+    timeout(LIMIT, stream.read_to_end(&mut alert)).await.unwrap().unwrap();
+    assert_eq!(alert, [21, 3, 3, 0, 2, 2, 49]);
+}

@@ -1,0 +1,184 @@
+//! The one place where a flow or request is allowed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use belljar_policy::NetworkMode;
+use belljar_policy::document::{Flow, FlowDecision, NetworkVerdict, Transport};
+
+use super::judge::Judge;
+use super::live::Claim;
+use super::meter::{self, Counter};
+use super::permit::{Permit, Refusal};
+use super::question::{Answer, Preview, Question};
+use crate::names::is_foreign_resolver;
+use crate::{Approval, Asked, Reason, Rules};
+
+/// Whether requests on a flow could be seen.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sight {
+    Open,
+    Opaque,
+}
+
+enum Step {
+    Answer(Answer),
+    /// Somebody must say yes first.
+    Ask(Asked),
+}
+
+/// What the rules say, with everything that the caller needs to go on.
+enum Ruled {
+    Allow { rule: Option<String>, counters: Vec<Arc<Counter>> },
+    Inspect { required: bool },
+    Ask { rule: Option<String>, counters: Vec<Arc<Counter>>, wait: Duration },
+    Deny(Refusal),
+}
+
+impl Judge {
+    /// What the rules say about a flow, without asking or counting.
+    pub(crate) fn preview(&self, host: &str, port: u16, transport: Transport) -> Preview {
+        let question = Question { host, address: None, port, transport, request: None };
+        match self.ruled(&self.rules(), &question, Sight::Open) {
+            Ruled::Allow { .. } => Preview::Allow,
+            Ruled::Inspect { required } => Preview::Inspect { required },
+            Ruled::Ask { .. } => Preview::Ask,
+            Ruled::Deny(refusal) => Preview::Deny(refusal.reason),
+        }
+    }
+
+    /// Decides, asks where the rules say so, and counts one request (for a flow without inspection, the flow).
+    pub(crate) async fn judge(&self, question: Question<'_>) -> Answer {
+        self.judge_as(question, Sight::Open).await
+    }
+
+    /// The same for a flow that is known to be no HTTP: there is nothing that a credential could be put into.
+    pub(crate) async fn judge_opaque(&self, question: Question<'_>) -> Answer {
+        self.judge_as(question, Sight::Opaque).await
+    }
+
+    async fn judge_as(&self, question: Question<'_>, sight: Sight) -> Answer {
+        let mut approved = false;
+        loop {
+            let asked = match self.step(&question, sight, approved) {
+                Step::Answer(answer) => return answer,
+                Step::Ask(asked) => asked,
+            };
+            let rule = asked.rule.clone();
+            if self.approvals.ask(asked).await == Approval::Deny {
+                return Answer::Deny(Refusal { rule, ..Refusal::from(Reason::NotApproved) });
+            }
+            // The rules may have changed while somebody thought: they are asked again.
+            approved = true;
+        }
+    }
+
+    /// Judges and enters the flow, both under the lock of the rules.
+    fn step(&self, question: &Question<'_>, sight: Sight, approved: bool) -> Step {
+        self.live.locked(|live| {
+            let rules = live.rules();
+            let (rule, counters, reason, inspect) = match self.ruled(&rules, question, sight) {
+                Ruled::Allow { rule, counters } => (rule, counters, Reason::Allowed, None),
+                Ruled::Inspect { required } => {
+                    let counters = self.ledger.counters(None, &rules.budgets);
+                    (None, counters, Reason::Allowed, Some(required))
+                }
+                Ruled::Ask { rule, counters, wait } => {
+                    let Question { host, port, transport, .. } = *question;
+                    if !approved && !self.approvals.granted(host, port, transport) {
+                        return Step::Ask(question.asked(rule, wait));
+                    }
+                    (rule, counters, Reason::Approved, None)
+                }
+                Ruled::Deny(refusal) => return Step::Answer(Answer::Deny(refusal)),
+            };
+            // The requests of an inspected flow are counted one by one.
+            if inspect.is_none() && meter::count_request(&counters).is_err() {
+                let refusal = Refusal { rule, ..Refusal::from(Reason::BudgetSpent) };
+                return Step::Answer(Answer::Deny(refusal));
+            }
+            let claim = question.claim(inspect.is_some(), reason == Reason::Approved);
+            let entered = live.enter(Some(claim));
+            let ledger = Arc::clone(&self.ledger);
+            let permit = Permit { rule, reason, entered, counters, ledger };
+            Step::Answer(match inspect {
+                Some(required) => Answer::Inspect { permit, required },
+                None => Answer::Allow(permit),
+            })
+        })
+    }
+
+    fn ruled(&self, rules: &Rules, question: &Question<'_>, sight: Sight) -> Ruled {
+        let decision = rules.flows.judge(&Flow {
+            host: question.host,
+            port: question.port,
+            transport: question.transport,
+            request: question.request,
+        });
+        let (label, own, message) = match &decision {
+            FlowDecision::Rule(rule) => {
+                let name = rule.name.clone().unwrap_or_else(|| rule.host.to_string());
+                (Some(name), &rule.budgets[..], rule.message.clone())
+            }
+            FlowDecision::Listed(pattern) => (Some(pattern.to_string()), &[][..], String::new()),
+            FlowDecision::Default(_) | FlowDecision::Inspect => (None, &[][..], String::new()),
+        };
+        let counters = || {
+            let mut counters = self.ledger.counters(None, &rules.budgets);
+            counters.extend(self.ledger.counters(label.as_deref(), own));
+            counters
+        };
+        match (decision.verdict(), &decision) {
+            (None, _) => Ruled::Inspect { required: true },
+            (Some(NetworkVerdict::Allow), _) => {
+                let credentialed = sight == Sight::Open
+                    && question.request.is_none()
+                    && question.transport == Transport::Tcp
+                    && rules.credentials.iter().any(|credential| {
+                        credential.host.0.iter().any(|host| host.matches(question.host))
+                    });
+                if credentialed {
+                    return Ruled::Inspect { required: false };
+                }
+                let by_default = matches!(decision, FlowDecision::Default(_));
+                if by_default && is_foreign_resolver(question.host, question.address, question.port)
+                {
+                    return Ruled::Deny(Reason::ForeignResolver.into());
+                }
+                let rule = label.clone().or_else(|| Some(rules.mode.to_string()));
+                Ruled::Allow { counters: counters(), rule }
+            }
+            (Some(NetworkVerdict::Ask), _) => {
+                Ruled::Ask { counters: counters(), rule: label, wait: rules.ask_wait }
+            }
+            (Some(NetworkVerdict::Deny), FlowDecision::Default(_)) => match rules.ask {
+                Some(wait) if rules.mode != NetworkMode::None => {
+                    Ruled::Ask { counters: counters(), rule: None, wait }
+                }
+                _ => Ruled::Deny(Refusal { rule: None, reason: Reason::NotListed, message }),
+            },
+            (Some(NetworkVerdict::Deny), _) => {
+                Ruled::Deny(Refusal { rule: label, reason: Reason::RuleDenies, message })
+            }
+        }
+    }
+
+    /// Whether an open flow may go on under new rules.
+    pub(super) fn holds(&self, rules: &Rules, claim: &Claim) -> bool {
+        let question = Question {
+            host: &claim.host,
+            address: claim.address,
+            port: claim.port,
+            transport: claim.transport,
+            request: claim.request.as_ref().map(|(method, path)| (&**method, &**path)),
+        };
+        // A flow that is not looked into stays so: it may go on if it need not be.
+        let sight = if claim.inspected { Sight::Open } else { Sight::Opaque };
+        match self.ruled(rules, &question, sight) {
+            Ruled::Allow { .. } => true,
+            Ruled::Inspect { .. } => claim.inspected,
+            Ruled::Ask { .. } => claim.approved,
+            Ruled::Deny(_) => false,
+        }
+    }
+}
