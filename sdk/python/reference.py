@@ -1,7 +1,7 @@
 """Writes the reference of the package from its signatures and docstrings.
 
-    python reference.py           writes docs/reference/python.md
-    python reference.py --check   only compares
+python reference.py           writes docs/reference/python.md
+python reference.py --check   only compares
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import belljar
-from belljar import _requests, errors, providers
+from belljar import _requests, errors
 from belljar._sync import files, process, processes, sandboxes
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "reference" / "python.md"
@@ -31,7 +31,6 @@ CLIENTS: list[type] = [
     processes.Processes,
     belljar.Process,
     process.Input,
-    providers.SandboxProvider,
 ]
 OPTIONS: list[Any] = [_requests.CreateOptions, _requests.CommandOptions]
 
@@ -51,7 +50,7 @@ def signature(function: Any) -> str:
 
 def client(kind: type) -> str:
     page = f"\n## {kind.__name__}\n\n{text(kind)}\n\n"
-    if "__init__" in vars(kind) and kind in (belljar.Belljar, providers.SandboxProvider):
+    if "__init__" in vars(kind) and kind in (belljar.Belljar,):
         page += f"- `{kind.__name__}{signature(kind.__init__).replace(' -> None', '')}`\n"
     for name, member in vars(kind).items():
         if name.startswith("_"):
@@ -68,7 +67,7 @@ def client(kind: type) -> str:
     return page
 
 
-def value(kind: type) -> str:
+def value(kind: Any) -> str:
     fields = ", ".join(f"`{field.name}: {field.type}`" for field in dataclasses.fields(kind) if field.name[0] != "_")
     return f"\n### {kind.__name__}\n\n{text(kind)}\n\n{fields}\n"
 
@@ -83,7 +82,7 @@ def options(kind: Any) -> str:
 def page() -> str:
     made = HEADER + "".join(client(kind) for kind in CLIENTS)
     made += "\n## Options\n" + "".join(options(kind) for kind in OPTIONS)
-    modules = (belljar, providers)
+    modules = (belljar,)
     values = [getattr(module, name) for module in modules for name in sorted(module.__all__)]
     made += "\n## Values\n" + "".join(value(kind) for kind in values if dataclasses.is_dataclass(kind))
     made += "\n## Errors\n\nAll in `belljar.errors`, all `BelljarError`.\n\n| class | code | |\n|---|---|---|\n"

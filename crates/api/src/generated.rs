@@ -30,6 +30,32 @@ pub struct Problem {
     #[prost(string, tag = "6")]
     #[serde(default)]
     pub request_id: ::prost::alloc::string::String,
+    /// What a policy answered, where it is a policy that refuses.
+    #[prost(message, optional, tag = "7")]
+    #[serde(default)]
+    pub decision: ::core::option::Option<PolicyDecision>,
+}
+/// An answer of a sandbox's policy.
+#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PolicyDecision {
+    /// `deny` or `block`.
+    #[prost(string, tag = "1")]
+    #[serde(default)]
+    pub verdict: ::prost::alloc::string::String,
+    /// The rule that decided; absent: the default, or a rule that could not be evaluated.
+    #[prost(string, optional, tag = "2")]
+    #[serde(default)]
+    pub rule: ::core::option::Option<::prost::alloc::string::String>,
+    /// The rule's own words.
+    #[prost(string, tag = "3")]
+    #[serde(default)]
+    pub message: ::prost::alloc::string::String,
+    /// SHA-256 of what the policy's documents say, in hexadecimal.
+    #[prost(string, tag = "4")]
+    #[serde(default)]
+    pub digest: ::prost::alloc::string::String,
 }
 /// The wall of a sandbox, in one line each.
 #[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use belljar_codes::Code;
 
+use crate::policy::Judged;
 use crate::store::State;
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -16,13 +17,14 @@ pub struct Error {
     code: Code,
     message: String,
     remedy: Option<String>,
+    decision: Option<Box<Judged>>,
     #[source]
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
 impl Error {
     pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), remedy: None, source: None }
+        Self { code, message: message.into(), remedy: None, decision: None, source: None }
     }
 
     #[must_use]
@@ -38,6 +40,18 @@ impl Error {
     ) -> Self {
         self.source = Some(source.into());
         self
+    }
+
+    #[must_use]
+    pub(crate) fn with_decision(mut self, judged: Judged) -> Self {
+        self.decision = Some(Box::new(judged));
+        self
+    }
+
+    /// What a policy answered, where it is a policy that refuses.
+    #[must_use]
+    pub fn decision(&self) -> Option<&Judged> {
+        self.decision.as_deref()
     }
 
     /// The stable name of this kind of failure.
@@ -101,6 +115,7 @@ impl From<belljar_backend::Error> for Error {
             code: error.code,
             message: error.message,
             remedy: error.remedy,
+            decision: None,
             source: error.source,
         }
     }
@@ -112,6 +127,7 @@ impl From<belljar_policy::Invalid> for Error {
             code: invalid.code,
             message: invalid.message,
             remedy: Some(invalid.remedy).filter(|text| !text.is_empty()),
+            decision: None,
             source: None,
         }
     }

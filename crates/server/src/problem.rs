@@ -19,6 +19,8 @@ pub struct Problem {
     /// Outermost first.
     pub causes: Vec<String>,
     pub remedy: Option<String>,
+    /// What a policy answered, where it is a policy that refuses.
+    pub decision: Option<Box<v1::PolicyDecision>>,
 }
 
 /// What every answer of this server can be.
@@ -26,7 +28,7 @@ pub type Result<T> = std::result::Result<T, Problem>;
 
 impl Problem {
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), causes: Vec::new(), remedy: None }
+        Self { code, message: message.into(), causes: Vec::new(), remedy: None, decision: None }
     }
 
     /// An argument that cannot be used.
@@ -58,6 +60,7 @@ impl Problem {
             remedy: self.remedy.clone().unwrap_or_default(),
             docs: format!("{DOCS}{}", self.code),
             request_id: request_id.to_owned(),
+            decision: self.decision.as_deref().cloned(),
         }
     }
 
@@ -87,6 +90,7 @@ impl From<belljar_engine::Error> for Problem {
             message: error.to_string(),
             causes: causes(&error),
             remedy: error.remedy().map(str::to_owned),
+            decision: error.decision().map(|judged| Box::new(decision(judged))),
         }
     }
 }
@@ -94,6 +98,15 @@ impl From<belljar_engine::Error> for Problem {
 impl From<Invalid> for Problem {
     fn from(invalid: Invalid) -> Self {
         Self::new(invalid.code, invalid.message).with_remedy(invalid.remedy)
+    }
+}
+
+fn decision(judged: &belljar_engine::Judged) -> v1::PolicyDecision {
+    v1::PolicyDecision {
+        verdict: judged.verdict.as_str().to_owned(),
+        rule: judged.rule.clone(),
+        message: judged.message.clone(),
+        digest: judged.digest.clone(),
     }
 }
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from belljar import _address, _requests, errors
+from belljar import Decision, _address, _requests, errors
 from belljar._failure import of_problem
 from belljar._generated import api
 from belljar._generated.codes import BY_CODE
@@ -43,10 +43,16 @@ def test_every_code_has_a_class() -> None:
         assert type(error) is kind
         assert (error.code, error.message, error.cause, error.remedy) == (code, "m", "c", "r")
         assert str(error) == "m; caused by: c; hint: r"
+    decision = api.PolicyDecision(verdict="deny", rule="no-shell", message="not here", digest="d")
+    refused = of_problem(api.Problem(code="policy-denied", message="m", decision=decision))
+    assert isinstance(refused, errors.PolicyDenied)
+    assert refused.rule == "no-shell"
+    assert refused.decision == Decision("deny", "no-shell", "not here", "d")
     assert "new-code" in str(of_problem(api.Problem(code="new-code", message="m")))
 
 
-def test_the_two_clients_are_mirrors() -> None:
+def test_what_is_made_from_something_else_is_fresh() -> None:
     pytest.importorskip("ruff")
-    checked = subprocess.run([sys.executable, "mirror.py", "--check"], cwd=HERE, capture_output=True, text=True)
-    assert checked.returncode == 0, checked.stdout
+    for script in ("mirror.py", "reference.py"):
+        checked = subprocess.run([sys.executable, script, "--check"], cwd=HERE, capture_output=True, text=True)
+        assert checked.returncode == 0, checked.stdout + checked.stderr

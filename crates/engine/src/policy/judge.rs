@@ -116,8 +116,9 @@ impl Judged {
         if self.permits() {
             return Ok(self);
         }
-        Err(Error::new(Code::PolicyDenied, self.refusal)
-            .with_remedy("ask for what the policy allows, or have it changed"))
+        Err(Error::new(Code::PolicyDenied, self.refusal.clone())
+            .with_remedy("ask for what the policy allows, or have it changed")
+            .with_decision(self))
     }
 }
 

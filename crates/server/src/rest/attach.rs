@@ -95,7 +95,7 @@ async fn shell(
     api.get_sandbox(&call, v1::GetSandboxRequest { sandbox: sandbox.clone() }).await?;
     Ok(socket.open(MAX_MESSAGE, async move |mut socket: WebSocket| {
         if let Err(problem) = run_shell(&api, &call, sandbox, &mut socket).await {
-            let told = Told::Problem(problem.wire(&call.request_id));
+            let told = Told::Problem(Box::new(problem.wire(&call.request_id)));
             let _ = socket.send(told.message()).await;
         }
     }))
@@ -140,7 +140,7 @@ enum Order {
 enum Told<'a> {
     Started(&'a v1::Process),
     Ended(&'a v1::Process),
-    Problem(v1::Problem),
+    Problem(Box<v1::Problem>),
 }
 
 impl Told<'_> {
@@ -284,7 +284,7 @@ impl Attached {
     }
 
     fn shown(&self, problem: &Problem) -> Message {
-        Told::Problem(problem.wire(&self.call.request_id)).message()
+        Told::Problem(Box::new(problem.wire(&self.call.request_id))).message()
     }
 }
 

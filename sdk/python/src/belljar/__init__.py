@@ -14,7 +14,7 @@ from belljar._async.process import AsyncProcess
 from belljar._async.sandbox import AsyncSandbox
 from belljar._decisions import Connection, Endpoint, Request, RequestVerdict, Tls, Verdict
 from belljar._entries import Copied, FileEvent, FileInfo, SearchHit, Unpacked
-from belljar._failure import BelljarError
+from belljar._failure import BelljarError, Decision
 from belljar._generated.codes import PolicyDenied, TimedOut
 from belljar._models import (
     Enforcement,
@@ -63,6 +63,7 @@ __all__ = [
     "Connection",
     "Copied",
     "CreateOptions",
+    "Decision",
     "Endpoint",
     "Enforcement",
     "Event",

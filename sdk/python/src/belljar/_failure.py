@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
@@ -11,16 +12,34 @@ if TYPE_CHECKING:
 METADATA_KEY = "belljar-problem-bin"
 
 
+@dataclass(frozen=True)
+class Decision:
+    """What a policy answered: `deny` or `block`, by which rule (absent: the default), in whose words."""
+
+    verdict: str
+    rule: str | None
+    message: str
+    digest: str
+
+
 class BelljarError(Exception):
     """What all errors of this package are. `code` is stable; the text may change.
 
     message: what failed, with its name. cause: why, empty where the message says it all. remedy: what to do about it.
+    decision: what a policy answered, where it is a policy that refuses.
     """
 
     code: ClassVar[str] = "internal"
 
     def __init__(
-        self, message: str, *, cause: str = "", remedy: str = "", docs: str = "", request_id: str = ""
+        self,
+        message: str,
+        *,
+        cause: str = "",
+        remedy: str = "",
+        docs: str = "",
+        request_id: str = "",
+        decision: Decision | None = None,
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -28,6 +47,12 @@ class BelljarError(Exception):
         self.remedy = remedy
         self.docs = docs
         self.request_id = request_id
+        self.decision = decision
+
+    @property
+    def rule(self) -> str | None:
+        """The rule that refuses, where it is one of a policy."""
+        return self.decision.rule if self.decision else None
 
     def __str__(self) -> str:
         text = self.message
@@ -44,8 +69,18 @@ def of_problem(problem: Problem) -> BelljarError:
 
     kind = BY_CODE.get(problem.code)
     message = problem.message if kind else f"{problem.message} ({problem.code})"
+    decision = None
+    if problem.HasField("decision"):
+        answer = problem.decision
+        rule = answer.rule if answer.HasField("rule") else None
+        decision = Decision(answer.verdict, rule, answer.message, answer.digest)
     return (kind or Internal)(
-        message, cause=problem.cause, remedy=problem.remedy, docs=problem.docs, request_id=problem.request_id
+        message,
+        cause=problem.cause,
+        remedy=problem.remedy,
+        docs=problem.docs,
+        request_id=problem.request_id,
+        decision=decision,
     )
 
 

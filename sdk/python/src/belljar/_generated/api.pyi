@@ -11,7 +11,15 @@ class Problem(Message):
     remedy: str
     docs: str
     request_id: str
-    def __init__(self, *, code: Optional[str] = ..., message: Optional[str] = ..., cause: Optional[str] = ..., remedy: Optional[str] = ..., docs: Optional[str] = ..., request_id: Optional[str] = ...) -> None: ...
+    decision: PolicyDecision
+    def __init__(self, *, code: Optional[str] = ..., message: Optional[str] = ..., cause: Optional[str] = ..., remedy: Optional[str] = ..., docs: Optional[str] = ..., request_id: Optional[str] = ..., decision: Optional[PolicyDecision] = ...) -> None: ...
+
+class PolicyDecision(Message):
+    verdict: str
+    rule: str
+    message: str
+    digest: str
+    def __init__(self, *, verdict: Optional[str] = ..., rule: Optional[str] = ..., message: Optional[str] = ..., digest: Optional[str] = ...) -> None: ...
 
 class Isolation(Message):
     backend: str
