@@ -11,6 +11,8 @@ pub(crate) mod tcp;
 mod tunnel;
 pub(crate) mod udp;
 
+pub(crate) use draft::Draft;
+
 use std::future::Future;
 use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
@@ -20,6 +22,8 @@ use std::time::Duration;
 use belljar_policy::{SandboxId, TenantId};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
+
+use crate::flow::Judge;
 
 /// How long a door waits after the kernel refused it a connection (out of descriptors, as a rule).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -69,18 +73,25 @@ impl Destinations for Redirected {
 }
 
 /// Accepts while there is room, and serves each connection in a task of its own.
+///
+/// Beyond `flows` connections wait in the kernel's queue; where the process has no room for a socket, it is reset.
 async fn accept<F: Future<Output = ()> + Send + 'static>(
+    judge: &Judge,
     listener: tokio::net::TcpListener,
-    room: Arc<Semaphore>,
+    flows: Arc<Semaphore>,
     serve: impl Fn(TcpStream) -> F,
 ) {
-    while let Ok(place) = Arc::clone(&room).acquire_owned().await {
+    while let Ok(flow) = Arc::clone(&flows).acquire_owned().await {
         match listener.accept().await {
             Ok((stream, _)) => {
+                let Some(place) = judge.enter() else {
+                    pump::reset(&stream);
+                    continue;
+                };
                 let served = serve(stream);
                 tokio::spawn(async move {
                     served.await;
-                    drop(place);
+                    drop((flow, place));
                 });
             }
             Err(error) => {

@@ -9,7 +9,7 @@ use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::Semaphore;
 
 use crate::doors::{proxy, tcp, udp};
-use crate::flow::{Judge, Parts};
+use crate::flow::{Judge, Parts, Room};
 use crate::names::{self, Resolver};
 use crate::{Approver, Authority, Doors, Identity, Recorder, Rules, Secrets, Settings};
 
@@ -20,6 +20,7 @@ pub struct Egress {
     recorder: Arc<dyn Recorder>,
     approver: Arc<dyn Approver>,
     secrets: Arc<dyn Secrets>,
+    room: Arc<Room>,
 }
 
 /// The open doors of one sandbox. Dropping it closes them and cuts every flow.
@@ -49,7 +50,14 @@ impl Egress {
         secrets: Arc<dyn Secrets>,
     ) -> Self {
         let resolver = Arc::new(settings.resolver());
-        Self { settings: Arc::new(settings), resolver, recorder, approver, secrets }
+        Self {
+            settings: Arc::new(settings),
+            resolver,
+            recorder,
+            approver,
+            secrets,
+            room: Room::of_process(),
+        }
     }
 
     /// Serves a sandbox's doors until the gate is closed. Must be called within a tokio runtime.
@@ -72,6 +80,7 @@ impl Egress {
             resolver: Arc::clone(&self.resolver),
             authority,
             settings: Arc::clone(&self.settings),
+            room: Arc::clone(&self.room),
         }));
         // Made first: whatever fails below closes what is already served.
         let gate = Gate { judge: Arc::clone(&judge) };

@@ -31,14 +31,15 @@ impl Opening {
         // In the mode `full` a greeting may name another host than the address was given for: the address counts.
         let known = self.names.iter().any(|name| name == host);
         let target = if known { host } else { &self.names[0] };
-        let upstream = tokio::select! {
+        let dialled = tokio::select! {
             dialled = self.judge.dial(target, self.port, self.address) => {
                 dialled.map_err(|refusal| refusal.reason)?
             }
             () = permit.revoked() => return Err(Reason::Revoked),
         };
+        let upstream = dialled.stream();
         draft.address = upstream.peer_addr().ok().map(|peer| peer.ip());
-        for stream in [&self.stream, &upstream] {
+        for stream in [&self.stream, upstream] {
             let _ = stream.set_nodelay(true);
             let _ = belljar_sys::stream::keep_alive(stream, KEEP_ALIVE);
         }
@@ -71,11 +72,11 @@ impl Opening {
                 .await
                 .map_err(Stopped::Refused)?;
             }
-            pump::give(read, &upstream, &permit, Direction::Up, &carried.up).await?;
+            pump::give(read, upstream, &permit, Direction::Up, &carried.up).await?;
             *read = Vec::new();
-            pump::carry(client, &upstream, &permit, Direction::Up, &carried.up).await
+            pump::carry(client, upstream, &permit, Direction::Up, &carried.up).await
         };
-        let down = pump::carry(&upstream, client, &permit, Direction::Down, &carried.down);
+        let down = pump::carry(upstream, client, &permit, Direction::Down, &carried.down);
         let ended = tokio::select! {
             both = async { tokio::try_join!(up, down) } => both.map(|_| ()),
             () = permit.revoked() => Err(Stopped::Refused(Reason::Revoked)),
@@ -85,7 +86,7 @@ impl Opening {
             Ok(()) => reason,
             Err(stopped) => {
                 pump::reset(client);
-                pump::reset(&upstream);
+                pump::reset(upstream);
                 match stopped {
                     Stopped::Broken => reason,
                     Stopped::Refused(reason) => reason,

@@ -34,7 +34,7 @@ const SOCKS_NO_SUCH_ADDRESS: u8 = 8;
 
 /// Serves until the gate is closed.
 pub(crate) async fn serve(judge: Arc<Judge>, listener: TcpListener, flows: Arc<Semaphore>) {
-    super::accept(listener, flows, |stream| {
+    super::accept(&judge, listener, flows, |stream| {
         let judge = Arc::clone(&judge);
         async move {
             let closed = judge.live().closed().clone();

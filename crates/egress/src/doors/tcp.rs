@@ -35,7 +35,7 @@ const UNKNOWN: IpAddr = IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED);
 
 /// Serves until the gate is closed. Beyond the sandbox's number of flows, connections wait in the kernel's queue.
 pub(crate) async fn serve(judge: Arc<Judge>, listener: TcpListener, flows: Arc<Semaphore>) {
-    super::accept(listener, flows, |stream| {
+    super::accept(&judge, listener, flows, |stream| {
         let judge = Arc::clone(&judge);
         async move {
             let Ok(original) = judge.settings().destinations.original(&stream) else {

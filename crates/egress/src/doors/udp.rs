@@ -63,6 +63,7 @@ pub(crate) async fn serve(judge: Arc<Judge>, port: u16, socket: UdpSocket) {
         if table.len() >= MAX_FLOWS {
             continue;
         }
+        let Some(place) = judge.enter() else { continue };
         let (sender, receiver) = mpsc::channel(QUEUE);
         let _ = sender.try_send(bytes);
         table.insert(key, sender);
@@ -77,6 +78,7 @@ pub(crate) async fn serve(judge: Arc<Judge>, port: u16, socket: UdpSocket) {
         let flows = Arc::clone(&flows);
         tokio::spawn(async move {
             flow.conduct(receiver).await;
+            drop(place);
             flows.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
         });
     }

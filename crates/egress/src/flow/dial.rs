@@ -9,6 +9,7 @@ use tokio::time::timeout;
 
 use super::judge::Judge;
 use super::permit::Refusal;
+use super::room::Dialled;
 use crate::names::Unresolved;
 use crate::{Reason, address};
 
@@ -44,14 +45,15 @@ impl Judge {
         host: &str,
         port: u16,
         address: Option<IpAddr>,
-    ) -> Result<TcpStream, Refusal> {
+    ) -> Result<Dialled, Refusal> {
         let address = self.locate(host, address).await?;
+        let place = self.enter().ok_or(Reason::TooMany)?;
         let connected = timeout(CONNECT_TIME, TcpStream::connect((address, port))).await;
         match connected {
             Ok(Ok(stream)) => {
                 // Bytes go on as they come: whoever wants them gathered has gathered them already.
                 let _ = stream.set_nodelay(true);
-                Ok(stream)
+                Ok(Dialled::new(stream, place))
             }
             Ok(Err(error)) => {
                 tracing::debug!(host, port, %error, "a connection outwards failed");

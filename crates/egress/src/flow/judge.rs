@@ -2,12 +2,16 @@
 
 use std::sync::Arc;
 
+use belljar_policy::document::Transport;
+
 use super::approvals::Approvals;
 use super::live::Live;
 use super::meter::Ledger;
 use super::permit::Permit;
 use super::repeats::{Rate, Repeats};
+use super::room::{Place, Room};
 use super::tally::Tally;
+use crate::doors::Draft;
 use crate::names::{Names, Resolver};
 use crate::{
     Approver, Authority, Identity, Reason, Record, Recorder, Rules, Secrets, Settings, address,
@@ -27,6 +31,7 @@ pub(crate) struct Judge {
     questions: Rate,
     denied_names: Repeats,
     tally: Tally,
+    pub(super) room: Arc<Room>,
 }
 
 /// What a judge is made of.
@@ -39,6 +44,8 @@ pub(crate) struct Parts {
     pub(crate) resolver: Arc<Resolver>,
     pub(crate) authority: Option<Authority>,
     pub(crate) settings: Arc<Settings>,
+    /// For the sockets of all sandboxes.
+    pub(crate) room: Arc<Room>,
 }
 
 impl Judge {
@@ -56,6 +63,8 @@ impl Judge {
             names: Names::new(parts.resolver),
             authority: parts.authority,
             questions: Rate::new(parts.settings.questions_per_second),
+            // A flow has two: the client's and ours outside.
+            room: Room::of_sandbox(parts.room, parts.settings.max_flows.saturating_mul(2)),
             settings: parts.settings,
             denied_names: Repeats::default(),
             tally: Tally::default(),
@@ -102,6 +111,15 @@ impl Judge {
         if self.denied_names.is_new(what) {
             self.record(record);
         }
+    }
+
+    /// A place for one more socket; where there is none, that is recorded.
+    pub(crate) fn enter(&self) -> Option<Place> {
+        let place = self.room.enter();
+        if place.is_none() && self.denied_names.is_new("room".to_owned()) {
+            self.record(Draft::new(Transport::Tcp, None, 0).finish(Reason::TooMany, 0, 0));
+        }
+        place
     }
 
     pub(crate) fn tally(&self) -> &Tally {

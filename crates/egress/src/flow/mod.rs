@@ -22,6 +22,7 @@ mod permit;
 mod prefixed;
 mod question;
 mod repeats;
+mod room;
 mod ruling;
 mod tally;
 
@@ -30,6 +31,7 @@ pub(crate) use meter::Direction;
 pub(crate) use permit::{Permit, Refusal};
 pub(crate) use prefixed::Prefixed;
 pub(crate) use question::{Answer, Preview, Question};
+pub(crate) use room::{Dialled, Place, Room};
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -2,6 +2,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use belljar_egress::{Reason, Rules, Stage, Verdict};
+use hickory_proto::rr::RecordType;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
@@ -257,4 +258,21 @@ async fn denials_can_be_read_by_the_client() {
     let mut alert = Vec::new();
     timeout(LIMIT, stream.read_to_end(&mut alert)).await.unwrap().unwrap();
     assert_eq!(alert, [21, 3, 3, 0, 2, 2, 49]);
+}
+
+#[tokio::test]
+async fn addresses_of_version_six_are_reached_through_their_names_too() {
+    let world = World::new(LIST).await;
+    let origin = echo("::1").await;
+    world.upstream.set("good.example", &["::1"]);
+    assert!(is_cut(&mut world.connect(origin).await).await, "never an answer");
+    let mut named = rules(LIST);
+    named.cidrs.push("::1/128".parse().unwrap());
+    world.gate.set_rules(named);
+    let reply = world.ask("good.example", RecordType::AAAA).await;
+    assert_eq!(reply.answers.len(), 1);
+    let mut stream = world.connect(origin).await;
+    assert_eq!(says(&mut stream, b"six").await.unwrap(), b"six");
+    drop(stream);
+    assert_eq!(world.records(2).await[1].address, Some(origin.ip()));
 }
