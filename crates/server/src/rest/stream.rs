@@ -50,8 +50,9 @@ pub(super) fn events<T: Serialize + Send + 'static>(
 
 /// The same answers, once the first is known: what fails before anything was sent is told as a problem.
 pub(super) async fn begun<T: Send + 'static>(mut answers: Answers<T>) -> Result<Answers<T>> {
-    let first = answers.next().await.transpose()?;
-    Ok(Box::pin(stream::iter(first.map(Ok)).chain(answers)))
+    // One that has ended may not be asked again.
+    let Some(first) = answers.next().await else { return Ok(Box::pin(stream::empty())) };
+    Ok(Box::pin(stream::iter([Ok(first?)]).chain(answers)))
 }
 
 /// A JSON value per line. A failure breaks the answer off.
@@ -81,4 +82,25 @@ pub(super) async fn gather<T>(mut answers: Answers<T>, most: usize) -> Result<(V
 fn json<T: Serialize>(message: &T) -> String {
     // Keys are text and nothing refuses to be written.
     serde_json::to_string(message).expect("messages of the API have a JSON form")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ends after `count`, and panics where it is asked again after its end.
+    fn counted(count: usize) -> Answers<usize> {
+        Box::pin(stream::unfold(0, move |at| {
+            std::future::ready((at < count).then_some((Ok(at), at + 1)))
+        }))
+    }
+
+    #[tokio::test]
+    async fn a_stream_is_begun_once_whatever_its_length() {
+        for count in [0, 1, 3] {
+            let answers = begun(counted(count)).await.unwrap();
+            let (all, more) = gather(answers, 10).await.unwrap();
+            assert_eq!((all, more), ((0..count).collect(), false));
+        }
+    }
 }
