@@ -7,6 +7,7 @@
 
 mod json;
 pub mod problem;
+mod quiet;
 
 /// Version 1 of the API.
 #[allow(clippy::all, clippy::pedantic, missing_docs, unused_qualifications, unreachable_pub)]

@@ -10,6 +10,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::args::GlobalArgs;
 use crate::backends;
+use crate::env_vars;
 use crate::failure::Failure;
 use crate::settings::{Key, Settings, Sources};
 
@@ -134,6 +135,7 @@ impl Context {
         let backends = backends::all(&state_dir)?;
         let mut options = EngineOptions::new(state_dir, backends);
         options.home.clone_from(&self.settings.home);
+        options.secrets_key = std::env::var_os(env_vars::SECRETS_KEY_FILE).map(Into::into);
         Ok(options)
     }
 }

@@ -18,6 +18,10 @@ pub(crate) const API_KEY: &str = "BELLJAR_API_KEY";
 /// An administrator's key of the operator's own choice, for `belljar serve`. Never shown.
 pub(crate) const SERVE_API_KEY: &str = "BELLJAR_SERVE_API_KEY";
 
+/// File with the 32 bytes that seal the secrets of the state directory. Default: `secrets.key` in the state directory,
+/// made when the first secret is kept.
+pub(crate) const SECRETS_KEY_FILE: &str = "BELLJAR_SECRETS_KEY_FILE";
+
 /// What to log to standard error, as `tracing` filters are written: `debug`, `belljar_engine=trace`. Default: nothing.
 pub(crate) const LOG: &str = "BELLJAR_LOG";
 

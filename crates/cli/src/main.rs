@@ -92,6 +92,7 @@ fn dispatch(cli: Cli) -> Result<Done, Failure> {
         Command::Keys(args) => go!(commands::keys::keys, args),
         Command::Tenants(args) => go!(commands::tenants::tenants, args),
         Command::Token(args) => go!(commands::token::token, &args),
+        Command::Secrets(args) => go!(commands::secrets::secrets, args),
         Command::Webhooks(args) => go!(commands::webhooks::webhooks, args),
         Command::Audit(args) => go!(commands::audit::audit, args),
         Command::Templates(args) => go!(commands::templates::templates, &args),

@@ -5,6 +5,7 @@ use belljar_api::v1::files_client::FilesClient;
 use belljar_api::v1::policies_client::PoliciesClient;
 use belljar_api::v1::processes_client::ProcessesClient;
 use belljar_api::v1::sandboxes_client::SandboxesClient;
+use belljar_api::v1::secrets_client::SecretsClient;
 use belljar_api::v1::snapshots_client::SnapshotsClient;
 use belljar_api::v1::system_client::SystemClient;
 use belljar_api::v1::templates_client::TemplatesClient;
@@ -33,6 +34,7 @@ pub struct Client {
     pub templates: TemplatesClient<Service>,
     pub policies: PoliciesClient<Service>,
     pub callbacks: CallbacksClient<Service>,
+    pub secrets: SecretsClient<Service>,
     pub system: SystemClient<Service>,
 }
 
@@ -51,6 +53,7 @@ impl Client {
             templates: TemplatesClient::new(service.clone()),
             policies: PoliciesClient::new(service.clone()),
             callbacks: CallbacksClient::new(service.clone()),
+            secrets: SecretsClient::new(service.clone()),
             system: SystemClient::new(service),
         })
     }

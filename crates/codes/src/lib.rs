@@ -93,6 +93,8 @@ codes! {
     KeyNotFound => "key-not-found",
     /// There is no webhook of that id.
     WebhookNotFound => "webhook-not-found",
+    /// There is no secret of that name.
+    SecretNotFound => "secret-not-found",
     /// There is no snapshot of that id.
     SnapshotNotFound => "snapshot-not-found",
     /// A snapshot of that name exists already.
@@ -162,6 +164,9 @@ codes! {
     PolicyNotFound => "policy-not-found",
     /// The policy that the sandbox runs under denies this; the message names the rule.
     PolicyDenied => "policy-denied",
+
+    /// A secret that a credential names cannot be had from its source on the host.
+    SecretUnavailable => "secret-unavailable",
 
     // --- limits reached ---
     /// The memory limit was reached and the kernel killed a process of the sandbox.

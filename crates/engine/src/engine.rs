@@ -19,6 +19,7 @@ use crate::log::{LogReader, Offsets};
 use crate::policy::{FileGuard, PolicyCache};
 use crate::presence::Presence;
 use crate::query::Place;
+use crate::secrets::Vault;
 use crate::state_dir::StateDirectory;
 use crate::store::{End, Listing, ProcessRecord, SandboxRecord, SqliteStore, State, Store};
 use crate::{
@@ -29,7 +30,7 @@ use crate::{
 };
 use crate::{
     artifacts, ensure, explain, hold, layer, leaks, once, policy, process, query, recovery,
-    session, template,
+    secrets, session, template,
 };
 
 /// Removing a sandbox takes milliseconds, unless something in it cannot be killed; the next command then goes on.
@@ -66,6 +67,7 @@ pub(crate) struct Inner {
     /// The task that looks after the state directory from time to time.
     caretaker: Mutex<Option<AbortHandle>>,
     home: Option<PathBuf>,
+    pub(crate) vault: Vault,
     live: Mutex<HashMap<SandboxId, Arc<Live>>>,
     /// Ends of sandboxes and processes.
     ends: AtomicU32,
@@ -78,6 +80,8 @@ impl Engine {
     pub async fn open(options: EngineOptions) -> Result<Self> {
         let directory = StateDirectory::open(&options.state_dir)?;
         let store = SqliteStore::open(&directory.database())?;
+        let key = options.secrets_key.unwrap_or_else(|| secrets::default_key(directory.root()));
+        let vault = Vault::new(key);
         let inner = Arc::new(Inner {
             audit: AuditLog::of(directory.root()),
             presence: Presence::new(directory.sessions()),
@@ -91,6 +95,7 @@ impl Engine {
             attends: options.attend,
             caretaker: Mutex::default(),
             home: options.home,
+            vault,
             live: Mutex::default(),
             ends: AtomicU32::new(0),
         });

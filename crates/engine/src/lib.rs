@@ -52,6 +52,7 @@ mod request;
 mod sandbox;
 mod scope;
 mod secret;
+mod secrets;
 mod session;
 mod snapshot;
 mod state_dir;
@@ -95,6 +96,7 @@ pub use request::{
 pub use sandbox::{Isolation, Sandbox, SandboxState, Workspace};
 pub use scope::Scope;
 pub use secret::Secret;
+pub use secrets::{SecretInfo, SecretSources, Secrets};
 pub use session::Session;
 pub use snapshot::{NewSnapshot, Snapshot, SnapshotQuery, Snapshots};
 pub use template::TemplateInfo;

@@ -35,6 +35,8 @@ pub struct EngineOptions {
     /// For a program that lives long: attends to every process that nobody attends to, and looks after the state
     /// directory for as long as the engine is open.
     pub attend: bool,
+    /// The file with the key that seals secrets; without one, a file of the state directory that is made when needed.
+    pub secrets_key: Option<PathBuf>,
 }
 
 impl EngineOptions {
@@ -46,6 +48,7 @@ impl EngineOptions {
             home: None,
             retention: DEFAULT_RETENTION,
             attend: false,
+            secrets_key: None,
         }
     }
 }

@@ -6,7 +6,7 @@
 //! sessions/<tenant>.<name>.lock   held while a session is used  trash/             on its way out
 //! sessions/<token>.engine         held by an engine that owns   audit.*            who did what
 //! snapshots/<tenant>/<id>.json    what a snapshot is            volumes/<tenant>/  what outlives sandboxes
-//! snapshots/<tenant>/blobs/       what snapshots are made of
+//! snapshots/<tenant>/blobs/       what snapshots are made of    secrets.key        seals the secrets in the store
 //! ```
 
 use std::fs::DirBuilder;

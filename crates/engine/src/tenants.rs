@@ -90,7 +90,7 @@ impl Tenants {
         self.get(id).await
     }
 
-    /// Removes a tenant that has no sandboxes any more, with its keys, webhooks, volumes, snapshots and
+    /// Removes a tenant that has no sandboxes any more, with its keys, webhooks, secrets, volumes, snapshots and
     /// all that was remembered of it.
     pub async fn remove(&self, id: &TenantId) -> Result<()> {
         self.scope.administers()?;

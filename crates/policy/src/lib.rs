@@ -16,6 +16,7 @@ pub mod network;
 mod number;
 pub mod programs;
 pub mod scan;
+mod secret;
 pub mod template;
 
 pub use environment::Environment;
@@ -25,4 +26,5 @@ pub use limits::{Asked, Limits};
 pub use mounts::{Access, MountSpec, WorkspaceMode, WorkspaceSpec};
 pub use network::{HostPattern, NetworkMode, NetworkPolicy};
 pub use programs::Programs;
+pub use secret::{SecretName, SecretValue};
 pub use template::{Family, TemplateSpec};

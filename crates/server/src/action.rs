@@ -79,5 +79,7 @@ pub(crate) const LIST_TENANTS: Action =
 pub(crate) const ISSUE_TOKEN: Action = does("token.issue", Permission::Write);
 pub(crate) const MANAGE_WEBHOOKS: Action = does("webhook.manage", Permission::Write);
 pub(crate) const LIST_WEBHOOKS: Action = reads("webhook.list");
+pub(crate) const MANAGE_SECRETS: Action = does("secret.manage", Permission::Write);
+pub(crate) const LIST_SECRETS: Action = reads("secret.list");
 pub(crate) const QUERY_AUDIT: Action =
     Action { name: "audit.query", permission: Permission::Admin, audited: false };

@@ -144,6 +144,7 @@ fn kind(code: Code) -> Kind {
         | Code::TenantNotFound
         | Code::KeyNotFound
         | Code::WebhookNotFound
+        | Code::SecretNotFound
         | Code::SnapshotNotFound
         | Code::RouteNotFound
         | Code::TemplateNotFound

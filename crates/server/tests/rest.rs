@@ -261,6 +261,22 @@ fn keys_open_their_tenant_and_nothing_else() {
         admin.bare(Method::DELETE, "/v1/webhooks/nothing").await.problem(404, "webhook-not-found");
         assert_eq!(blue.get("/v1/webhooks").await.ok()["webhooks"].as_array().unwrap().len(), 1);
         blue.bare(Method::DELETE, &path).await.ok();
+        let set = |name: &str, body: Value| {
+            blue.ask(blue.json_request(Method::PUT, &format!("/v1/secrets/{name}"), &body))
+        };
+        let named = json!({"value": "hunter2", "tenant": "default"});
+        set("token", named).await.problem(404, "tenant-not-found");
+        set("a%20b", json!({"value": "x"})).await.problem(400, "invalid-name");
+        let set = set("token", json!({"value": "hunter2"})).await.ok();
+        assert_eq!((&set["name"], &set["tenant"]), (&json!("token"), &json!("blue")));
+        token.get("/v1/secrets").await.problem(403, "permission-denied");
+        let listed = blue.get("/v1/secrets").await.ok();
+        assert_eq!(listed["secrets"].as_array().unwrap().len(), 1);
+        let audited = admin.get("/v1/audit?action=secret.manage").await.ok();
+        assert_eq!(audited["records"].as_array().unwrap().len(), 3, "{audited}");
+        assert!(!format!("{set}{listed}{audited}").contains("hunter2"));
+        blue.bare(Method::DELETE, "/v1/secrets/token").await.ok();
+        blue.bare(Method::DELETE, "/v1/secrets/token").await.problem(404, "secret-not-found");
         admin.bare(Method::DELETE, &format!("/v1/keys/{}", id.as_str().unwrap())).await.ok();
         blue.get("/v1/sandboxes").await.problem(401, "unauthenticated");
     });

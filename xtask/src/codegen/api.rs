@@ -11,13 +11,14 @@ use prost_types::{DescriptorProto, FieldDescriptorProto, FileDescriptorSet};
 use std::path::Path;
 
 const PACKAGE: &str = "belljar.v1";
-const FILES: [&str; 9] = [
+const FILES: [&str; 10] = [
     "callbacks",
     "common",
     "files",
     "policies",
     "processes",
     "sandboxes",
+    "secrets",
     "snapshots",
     "system",
     "templates",
@@ -28,6 +29,9 @@ const HEADER: &str =
 
 /// Bytes that are nearly always text, and are shown as text in JSON; the log has them as they were.
 const TEXT_FIELDS: [&str; 2] = ["stdout", "stderr"];
+
+/// Messages that carry a secret: their debug form is written by hand, in `crates/api/src/quiet.rs`.
+const SECRET_MESSAGES: [&str; 1] = ["SetSecretRequest"];
 
 pub(super) fn run(root: &Path, mode: Mode) -> Result<()> {
     let proto = root.join("api/proto");
@@ -52,6 +56,7 @@ fn generate(descriptors: FileDescriptorSet) -> Result<String> {
     let mut config = prost_build::Config::new();
     config.btree_map(["."]);
     config.bytes(["."]);
+    config.skip_debug(SECRET_MESSAGES.map(|name| format!(".{PACKAGE}.{name}")));
     config.message_attribute(
         format!(".{PACKAGE}"),
         "#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)] #[serde(deny_unknown_fields)]",

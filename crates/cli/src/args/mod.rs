@@ -16,6 +16,7 @@ mod process;
 mod processes;
 mod record;
 mod sandbox;
+mod secrets;
 mod server;
 mod snapshot;
 
@@ -38,6 +39,7 @@ pub(crate) use record::{
     AuditArgs, AuditCommand, AuditQueryArgs, EventsArgs, WebhooksArgs, WebhooksCommand,
 };
 pub(crate) use sandbox::SandboxArgs;
+pub(crate) use secrets::{SecretSetArgs, SecretsArgs, SecretsCommand};
 pub(crate) use server::{ServeArgs, ServerArgs, ServerCommand};
 pub(crate) use snapshot::{SnapshotArgs, SnapshotCommand, SnapshotRestoreArgs};
 
@@ -110,6 +112,7 @@ The server, and who may use it:
   keys         Make, list and revoke API keys
   tenants      Who shares a server without seeing each other
   token        Issue a signed token for one sandbox
+  secrets      What requests of sandboxes are given, and sandboxes never see
   webhooks     Addresses that events are sent to
   audit        Check and search the audit log
 
@@ -176,6 +179,7 @@ pub(crate) enum Command {
     Keys(KeysArgs),
     Tenants(TenantsArgs),
     Token(TokenArgs),
+    Secrets(SecretsArgs),
     Webhooks(WebhooksArgs),
     Audit(AuditArgs),
     Templates(TemplatesArgs),
@@ -211,6 +215,7 @@ impl Command {
             Self::Keys(args) => args.json(),
             Self::Tenants(args) => args.json(),
             Self::Token(args) => args.json,
+            Self::Secrets(args) => args.json(),
             Self::Webhooks(args) => args.json(),
             Self::Audit(args) => args.json(),
             Self::Create(args) => args.json,

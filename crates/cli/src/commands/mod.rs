@@ -25,6 +25,7 @@ pub(crate) mod processes;
 pub(crate) mod proxy;
 pub(crate) mod ps;
 pub(crate) mod run;
+pub(crate) mod secrets;
 pub(crate) mod serve;
 pub(crate) mod server;
 pub(crate) mod setup;

@@ -16,6 +16,7 @@ mod record;
 mod rows;
 mod sandboxes;
 mod schema;
+mod secrets;
 mod sqlite;
 mod tenants;
 mod webhooks;
@@ -33,6 +34,7 @@ pub(crate) use record::{
     ProcessStatus, SandboxRecord, State, WorkspaceRecord,
 };
 pub(crate) use sandboxes::SandboxStore;
+pub(crate) use secrets::SecretStore;
 pub(crate) use sqlite::SqliteStore;
 pub(crate) use tenants::TenantStore;
 pub(crate) use webhooks::WebhookStore;
@@ -103,6 +105,7 @@ pub(crate) trait Store:
     + KeyStore
     + WebhookStore
     + PolicyStore
+    + SecretStore
 {
     /// The four characters that every id made with this store begins with.
     fn node(&self) -> &str;

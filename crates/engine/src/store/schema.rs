@@ -182,6 +182,15 @@ const MIGRATIONS: &[&str] = &["
         created_at  INTEGER NOT NULL,
         PRIMARY KEY (tenant, name, version)
     ) WITHOUT ROWID;
+", "
+    CREATE TABLE secrets (
+        tenant      TEXT NOT NULL,
+        name        TEXT NOT NULL,
+        sealed      BLOB NOT NULL,
+        created_at  INTEGER NOT NULL,
+        changed_at  INTEGER NOT NULL,
+        PRIMARY KEY (tenant, name)
+    );
 "];
 
 /// Brings the file to the newest schema, once, however many processes open it at the same time.

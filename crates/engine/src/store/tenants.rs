@@ -89,7 +89,7 @@ impl TenantStore for SqliteStore {
                         .with_remedy("destroy them first"),
                 ));
             }
-            for table in ["sandboxes", "idempotency", "keys", "webhooks", "policies"] {
+            for table in ["sandboxes", "idempotency", "keys", "webhooks", "policies", "secrets"] {
                 change.execute(&format!("DELETE FROM {table} WHERE tenant = ?1"), [name])?;
             }
             // The last event stays for its number; a later tenant of the same name learns nothing from it.

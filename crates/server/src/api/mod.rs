@@ -11,6 +11,7 @@ mod lists;
 mod processes;
 mod run;
 mod sandboxes;
+mod secrets;
 mod snapshots;
 mod system;
 mod tenants;

@@ -16,7 +16,7 @@ pub(crate) fn routes(api: &Api) -> Routes {
     use v1::{
         callbacks_server::CallbacksServer, files_server::FilesServer,
         policies_server::PoliciesServer, processes_server::ProcessesServer,
-        sandboxes_server::SandboxesServer, snapshots_server::SnapshotsServer,
+        sandboxes_server::SandboxesServer, secrets_server::SecretsServer, snapshots_server::SnapshotsServer,
         system_server::SystemServer, templates_server::TemplatesServer,
     };
     let services = || Services(api.clone());
@@ -31,6 +31,7 @@ pub(crate) fn routes(api: &Api) -> Routes {
         )
         .add_service(TemplatesServer::new(services()))
         .add_service(PoliciesServer::new(services()))
+        .add_service(SecretsServer::new(services()))
         .add_service(SystemServer::new(services()));
     routes.routes()
 }
@@ -172,6 +173,14 @@ service! {
 service! {
     v1::policies_server::Policies {
         one list_profiles(ListProfilesRequest) -> ListProfilesResponse;
+    }
+}
+
+service! {
+    v1::secrets_server::Secrets {
+        one set_secret(SetSecretRequest) -> Secret;
+        one list_secrets(ListSecretsRequest) -> ListSecretsResponse;
+        one remove_secret(RemoveSecretRequest) -> RemoveSecretResponse;
     }
 }
 

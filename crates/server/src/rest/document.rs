@@ -56,6 +56,7 @@ fn tag_of(path: &str) -> &'static str {
         "keys",
         "webhooks",
         "callbacks",
+        "secrets",
     ];
     let mut words = path.split('/').rev();
     if path.ends_with("/exec") || path.ends_with("/run") || path.ends_with("/shell") {
@@ -82,6 +83,7 @@ fn add_parameters(operation: &mut Value, path: &str) {
                 "tenant" => "Name of a tenant",
                 "key" => "Id of an API key",
                 "webhook" => "Id of a webhook",
+                "secret" => "Name of a secret",
                 _ => "Id",
             };
             let schema = json!({"type": "string", "minLength": 1});

@@ -18,6 +18,7 @@ mod page;
 mod processes;
 mod range;
 mod sandboxes;
+mod secrets;
 mod snapshots;
 mod stream;
 mod system;
@@ -57,6 +58,7 @@ pub(crate) fn router(api: &Api, stall: Duration) -> Router {
         .merge(tenants::router())
         .merge(keys::router())
         .merge(webhooks::router())
+        .merge(secrets::router())
         .split_for_parts();
     let document = document::finish(&document);
     let page = page::render(&document);

@@ -32,6 +32,9 @@ const OTHERS: &[&str] = &[
     "CreateWebhook",
     "ListWebhooks",
     "RemoveWebhook",
+    "SetSecret",
+    "ListSecrets",
+    "RemoveSecret",
     "QueryAudit",
 ];
 
