@@ -32,7 +32,11 @@ mod settings;
 pub use credentials::SecretValue;
 pub use doors::{Destinations, Doors, Identity, Redirected};
 pub use gate::{Counts, Egress, Gate};
-pub use intercept::Authority;
+pub use http::{Handled, HandledRequest, RequestHandler};
+pub use intercept::{
+    Authority, AuthorityError, RootFile, TRUST_BUNDLE, TRUST_CERTIFICATE, TRUST_DIRECTORY, Trust,
+    Untrustable,
+};
 pub use outside::{
     Approval, Approver, Asked, NoApprover, NoSecrets, Recorder, SecretError, Secrets,
 };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustls::RootCertStore;
 
 use crate::names::Resolver;
-use crate::{Destinations, Redirected};
+use crate::{Destinations, Redirected, RequestHandler};
 
 /// A server that is asked for names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +31,8 @@ pub struct Settings {
     pub max_flows: usize,
     /// Questions per second that one sandbox may ask; twice as many in a burst.
     pub questions_per_second: u32,
+    /// Sees each request that rules look into, before it leaves.
+    pub requests: Option<Arc<dyn RequestHandler>>,
 }
 
 impl Default for Settings {
@@ -41,6 +43,7 @@ impl Default for Settings {
             destinations: Arc::new(Redirected),
             max_flows: 4096,
             questions_per_second: 100,
+            requests: None,
         }
     }
 }

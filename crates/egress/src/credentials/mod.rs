@@ -1,25 +1,35 @@
-//! Secrets on their way into requests.
+//! Secrets on their way into requests, and out of replies.
+//!
+//! A request gets a credential when its verified host, method and every reading of its path fit, and it goes over TLS
+//! (or the credential says that it need not). Where it came from (a redirect, another request) does not matter: each
+//! request is judged by itself. Values are asked for anew with each request, so that a rotated one is used at once.
 
-use std::fmt;
+mod inject;
+mod rewrite;
+mod sigv4;
 
-/// A secret's value. Does not print itself.
-#[derive(Clone)]
-pub struct SecretValue(Vec<u8>);
+pub use belljar_policy::SecretValue;
 
-impl SecretValue {
-    #[must_use]
-    pub fn new(bytes: Vec<u8>) -> Self {
-        Self(bytes)
-    }
+pub(crate) use inject::{Head as RequestHead, Injected, NotInjected, Signing, inject};
+pub(crate) use rewrite::{Replacements, Rewriter};
 
-    #[must_use]
-    pub fn expose(&self) -> &[u8] {
-        &self.0
-    }
-}
+use belljar_policy::document::Credential;
 
-impl fmt::Debug for SecretValue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("SecretValue(…)")
-    }
+use crate::http::CanonicalPath;
+
+/// The credentials that a request to a verified host gets.
+pub(crate) fn fitting<'r>(
+    credentials: &'r [Credential],
+    host: &str,
+    method: &str,
+    path: &CanonicalPath,
+    secure: bool,
+) -> Vec<&'r Credential> {
+    let fits = |credential: &&Credential| {
+        (secure || credential.plain_http)
+            && credential.host.0.iter().any(|pattern| pattern.matches(host))
+            && credential.method.admits(|known| known.as_str() == method)
+            && path.readings().all(|path| credential.path.admits(|known| known.matches(path)))
+    };
+    credentials.iter().filter(fits).collect()
 }

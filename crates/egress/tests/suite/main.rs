@@ -5,6 +5,8 @@
 
 mod approvals;
 mod budgets;
+mod credentials;
+mod http;
 mod load;
 mod names;
 mod origin;
@@ -14,4 +16,5 @@ mod tcp;
 mod tls;
 mod udp;
 mod upstream;
+mod web;
 mod world;

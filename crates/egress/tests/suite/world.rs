@@ -7,13 +7,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use belljar_egress::{
-    Approver, Destinations, Doors, Egress, Gate, Identity, NoApprover, NoSecrets, Record, Recorder,
-    Rules, Settings, Verdict,
+    Approver, Authority, Destinations, Doors, Egress, Gate, Identity, NoApprover, NoSecrets,
+    Record, Recorder, RequestHandler, Rules, Secrets, Settings, Verdict,
 };
 use belljar_policy::document::{Document, Format};
 use belljar_policy::{SandboxId, TenantId};
 use hickory_proto::op::{Message, Query, ResponseCode};
 use hickory_proto::rr::{Name, RData, RecordType};
+use rustls::RootCertStore;
 use tokio::net::{TcpSocket, TcpStream, UdpSocket};
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -56,6 +57,19 @@ impl Recorder for Records {
     }
 }
 
+/// What it takes to look into requests.
+#[derive(Default)]
+pub(crate) struct Inspection {
+    pub(crate) authority: Option<Authority>,
+    pub(crate) roots: Option<Arc<RootCertStore>>,
+    pub(crate) secrets: Option<Arc<dyn Secrets>>,
+    pub(crate) requests: Option<Arc<dyn RequestHandler>>,
+}
+
+pub(crate) fn sandbox() -> SandboxId {
+    SandboxId::from_random("nod1", &[7; 16]).unwrap()
+}
+
 pub(crate) fn rules(yaml: &str) -> Rules {
     let mut rules = Rules::from_document(&Document::parse(yaml, Format::Yaml).unwrap());
     rules.cidrs = ORIGINS.iter().map(|address| format!("{address}/32").parse().unwrap()).collect();
@@ -72,10 +86,29 @@ impl World {
         approver: Arc<dyn Approver>,
         udp: Vec<(u16, std::net::UdpSocket)>,
     ) -> Self {
+        Self::made(rules, approver, udp, Inspection::default()).await
+    }
+
+    /// With what it takes to look into requests.
+    pub(crate) async fn inspecting(rules: Rules, inspection: Inspection) -> Self {
+        Self::made(rules, Arc::new(NoApprover), Vec::new(), inspection).await
+    }
+
+    async fn made(
+        rules: Rules,
+        approver: Arc<dyn Approver>,
+        udp: Vec<(u16, std::net::UdpSocket)>,
+        inspection: Inspection,
+    ) -> Self {
         let upstream = Upstream::start().await;
         let asked = vec![belljar_egress::Upstream::Plain(upstream.address)];
-        let settings = Settings { upstreams: asked, ..Settings::default() };
-        Self::under(settings, upstream, rules, approver, udp)
+        let settings = Settings {
+            upstreams: asked,
+            roots: inspection.roots.clone(),
+            requests: inspection.requests.clone(),
+            ..Settings::default()
+        };
+        Self::open(settings, upstream, rules, approver, udp, inspection)
     }
 
     pub(crate) fn under(
@@ -84,6 +117,17 @@ impl World {
         rules: Rules,
         approver: Arc<dyn Approver>,
         udp: Vec<(u16, std::net::UdpSocket)>,
+    ) -> Self {
+        Self::open(settings, upstream, rules, approver, udp, Inspection::default())
+    }
+
+    fn open(
+        settings: Settings,
+        upstream: Upstream,
+        rules: Rules,
+        approver: Arc<dyn Approver>,
+        udp: Vec<(u16, std::net::UdpSocket)>,
+        inspection: Inspection,
     ) -> Self {
         let destinations = Arc::new(Table::default());
         let records = Arc::new(Records(watch::Sender::default()));
@@ -105,12 +149,9 @@ impl World {
             settings,
             Arc::clone(&records) as Arc<dyn Recorder>,
             approver,
-            Arc::new(NoSecrets),
+            inspection.secrets.unwrap_or_else(|| Arc::new(NoSecrets)),
         );
-        let identity = Identity {
-            sandbox: SandboxId::from_random("nod1", &[7; 16]).unwrap(),
-            tenant: TenantId::parse("acme").unwrap(),
-        };
+        let identity = Identity { sandbox: sandbox(), tenant: TenantId::parse("acme").unwrap() };
         let doors = Doors {
             tcp: vec![tcp],
             dns_udp: vec![dns_udp],
@@ -118,7 +159,7 @@ impl World {
             udp,
             proxy: vec![proxy],
         };
-        let gate = egress.open(identity, doors, rules, None).unwrap();
+        let gate = egress.open(identity, doors, rules, inspection.authority).unwrap();
         Self { gate, upstream, proxy: proxy_address, dns, tcp: tcp_address, destinations, records }
     }
 

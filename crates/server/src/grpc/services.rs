@@ -16,8 +16,9 @@ pub(crate) fn routes(api: &Api) -> Routes {
     use v1::{
         callbacks_server::CallbacksServer, files_server::FilesServer,
         policies_server::PoliciesServer, processes_server::ProcessesServer,
-        sandboxes_server::SandboxesServer, secrets_server::SecretsServer, snapshots_server::SnapshotsServer,
-        system_server::SystemServer, templates_server::TemplatesServer,
+        sandboxes_server::SandboxesServer, secrets_server::SecretsServer,
+        snapshots_server::SnapshotsServer, system_server::SystemServer,
+        templates_server::TemplatesServer,
     };
     let services = || Services(api.clone());
     let mut routes = RoutesBuilder::default();

@@ -389,6 +389,21 @@ _pool.AddSerializedFile(
     b"sizeTerminalRequest\x1a\".belljar.v1.ResizeTerminalResponseb\x06proto3"
 )
 _pool.AddSerializedFile(
+    b"\x0a\x18belljar/v1/secrets.proto\x12\x0abelljar.v1\x1a\x1fgoogle/protobuf/timestam"
+    b"p.proto\"\xaa\x01\x0a\x06Secret\x12\x12\x0a\x04name\x18\x01 \x01(\x09R\x04name\x12\x16\x0a\x06tenant\x18\x02 \x01(\x09R\x06tenant\x129"
+    b"\x0a\x0acreated_at\x18\x03 \x01(\x0b2\x1a.google.protobuf.TimestampR\x09createdAt\x129\x0a\x0acha"
+    b"nged_at\x18\x04 \x01(\x0b2\x1a.google.protobuf.TimestampR\x09changedAt\"d\x0a\x10SetSecre"
+    b"tRequest\x12\x12\x0a\x04name\x18\x01 \x01(\x09R\x04name\x12\x14\x0a\x05value\x18\x02 \x01(\x09R\x05value\x12\x1b\x0a\x06tenant\x18\x03 \x01"
+    b"(\x09H\x00R\x06tenant\x88\x01\x01B\x09\x0a\x07_tenant\"\x14\x0a\x12ListSecretsRequest\"C\x0a\x13ListSecretsR"
+    b"esponse\x12,\x0a\x07secrets\x18\x01 \x03(\x0b2\x12.belljar.v1.SecretR\x07secrets\"Q\x0a\x13RemoveS"
+    b"ecretRequest\x12\x12\x0a\x04name\x18\x01 \x01(\x09R\x04name\x12\x1b\x0a\x06tenant\x18\x02 \x01(\x09H\x00R\x06tenant\x88\x01\x01B\x09\x0a"
+    b"\x07_tenant\"\x16\x0a\x14RemoveSecretResponse2\xeb\x01\x0a\x07Secrets\x12=\x0a\x09SetSecret\x12\x1c.bell"
+    b"jar.v1.SetSecretRequest\x1a\x12.belljar.v1.Secret\x12N\x0a\x0bListSecrets\x12\x1e.bel"
+    b"ljar.v1.ListSecretsRequest\x1a\x1f.belljar.v1.ListSecretsResponse\x12Q\x0a\x0cR"
+    b"emoveSecret\x12\x1f.belljar.v1.RemoveSecretRequest\x1a .belljar.v1.Remove"
+    b"SecretResponseb\x06proto3"
+)
+_pool.AddSerializedFile(
     b"\x0a\x1abelljar/v1/snapshots.proto\x12\x0abelljar.v1\x1a\x1abelljar/v1/sandboxes.p"
     b"roto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd3\x03\x0a\x08Snapshot\x12\x1f\x0a\x0bsnapshot_i"
     b"d\x18\x01 \x01(\x09R\x0asnapshotId\x12\x17\x0a\x04name\x18\x02 \x01(\x09H\x00R\x04name\x88\x01\x01\x12\x1d\x0a\x0asandbox_id\x18\x03 \x01(\x09"
@@ -633,6 +648,12 @@ WriteInputRequest = _message("WriteInputRequest")
 WriteInputResponse = _message("WriteInputResponse")
 ResizeTerminalRequest = _message("ResizeTerminalRequest")
 ResizeTerminalResponse = _message("ResizeTerminalResponse")
+Secret = _message("Secret")
+SetSecretRequest = _message("SetSecretRequest")
+ListSecretsRequest = _message("ListSecretsRequest")
+ListSecretsResponse = _message("ListSecretsResponse")
+RemoveSecretRequest = _message("RemoveSecretRequest")
+RemoveSecretResponse = _message("RemoveSecretResponse")
 Snapshot = _message("Snapshot")
 CreateSnapshotRequest = _message("CreateSnapshotRequest")
 GetSnapshotRequest = _message("GetSnapshotRequest")

@@ -714,6 +714,34 @@ class ResizeTerminalRequest(Message):
 class ResizeTerminalResponse(Message):
     def __init__(self) -> None: ...
 
+class Secret(Message):
+    name: str
+    tenant: str
+    created_at: Timestamp
+    changed_at: Timestamp
+    def __init__(self, *, name: Optional[str] = ..., tenant: Optional[str] = ..., created_at: Optional[Timestamp] = ..., changed_at: Optional[Timestamp] = ...) -> None: ...
+
+class SetSecretRequest(Message):
+    name: str
+    value: str
+    tenant: str
+    def __init__(self, *, name: Optional[str] = ..., value: Optional[str] = ..., tenant: Optional[str] = ...) -> None: ...
+
+class ListSecretsRequest(Message):
+    def __init__(self) -> None: ...
+
+class ListSecretsResponse(Message):
+    secrets: MutableSequence[Secret]
+    def __init__(self, *, secrets: Optional[Iterable[Secret]] = ...) -> None: ...
+
+class RemoveSecretRequest(Message):
+    name: str
+    tenant: str
+    def __init__(self, *, name: Optional[str] = ..., tenant: Optional[str] = ...) -> None: ...
+
+class RemoveSecretResponse(Message):
+    def __init__(self) -> None: ...
+
 class Snapshot(Message):
     snapshot_id: str
     name: str

@@ -168,6 +168,12 @@ class WebhookNotFound(BelljarError):
     code = "webhook-not-found"
 
 
+class SecretNotFound(BelljarError):
+    """There is no secret of that name."""
+
+    code = "secret-not-found"
+
+
 class SnapshotNotFound(BelljarError):
     """There is no snapshot of that id."""
 
@@ -354,6 +360,12 @@ class PolicyDenied(BelljarError):
     code = "policy-denied"
 
 
+class SecretUnavailable(BelljarError):
+    """A secret that a credential names cannot be had from its source on the host."""
+
+    code = "secret-unavailable"
+
+
 class Oom(BelljarError):
     """The memory limit was reached and the kernel killed a process of the sandbox."""
 
@@ -514,6 +526,7 @@ BY_CODE: Dict[str, Type[BelljarError]] = {
     "tenant-in-use": TenantInUse,
     "key-not-found": KeyNotFound,
     "webhook-not-found": WebhookNotFound,
+    "secret-not-found": SecretNotFound,
     "snapshot-not-found": SnapshotNotFound,
     "snapshot-exists": SnapshotExists,
     "snapshot-damaged": SnapshotDamaged,
@@ -545,6 +558,7 @@ BY_CODE: Dict[str, Type[BelljarError]] = {
     "request-timed-out": RequestTimedOut,
     "policy-not-found": PolicyNotFound,
     "policy-denied": PolicyDenied,
+    "secret-unavailable": SecretUnavailable,
     "oom": Oom,
     "timed-out": TimedOut,
     "pids-exhausted": PidsExhausted,

@@ -48,6 +48,10 @@ SIGNAL_PROCESS = Unary("/belljar.v1.Processes/SignalProcess", api.SignalProcessR
 WRITE_INPUT = Upload("/belljar.v1.Processes/WriteInput", api.WriteInputRequest, api.WriteInputResponse)
 RESIZE_TERMINAL = Unary("/belljar.v1.Processes/ResizeTerminal", api.ResizeTerminalRequest, api.ResizeTerminalResponse)
 
+SET_SECRET = Unary("/belljar.v1.Secrets/SetSecret", api.SetSecretRequest, api.Secret)
+LIST_SECRETS = Unary("/belljar.v1.Secrets/ListSecrets", api.ListSecretsRequest, api.ListSecretsResponse)
+REMOVE_SECRET = Unary("/belljar.v1.Secrets/RemoveSecret", api.RemoveSecretRequest, api.RemoveSecretResponse)
+
 CREATE_SNAPSHOT = Unary("/belljar.v1.Snapshots/CreateSnapshot", api.CreateSnapshotRequest, api.Snapshot)
 GET_SNAPSHOT = Unary("/belljar.v1.Snapshots/GetSnapshot", api.GetSnapshotRequest, api.Snapshot)
 LIST_SNAPSHOTS = Unary("/belljar.v1.Snapshots/ListSnapshots", api.ListSnapshotsRequest, api.ListSnapshotsResponse)

@@ -1,0 +1,235 @@
+//! Sends an allowed request: as a program wants it, with its credentials, and its reply without them.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{
+    ACCEPT_ENCODING, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderMap,
+    HeaderName, TE, TRANSFER_ENCODING, UPGRADE,
+};
+use http::request::Parts;
+use http::{HeaderValue, Request, Response, StatusCode, Uri, Version};
+use hyper::body::{Body as _, Incoming};
+use hyper::upgrade::OnUpgrade;
+
+use super::body::{self, Body};
+use super::exchange::Exchange;
+use super::handler::{Handled, HandledRequest};
+use super::head::{Head, strip_hop_by_hop};
+use super::reply::{Refused, sentence};
+use super::service::Connection;
+use super::tunnel;
+use crate::Reason;
+use crate::credentials::{self, Injected, NotInjected, RequestHead};
+use crate::flow::Direction;
+
+/// A body with a placeholder that is no longer than this keeps a length; a longer one goes in chunks.
+const MAX_REWRITTEN: u64 = 1 << 20;
+/// A body that is signed must be held whole.
+const MAX_SIGNED: usize = 16 << 20;
+
+pub(super) async fn send(
+    connection: &Arc<Connection>,
+    mut parts: Parts,
+    body: Incoming,
+    head: &Head,
+    exchange: &Arc<Exchange>,
+) -> Result<Response<Body>, Refused> {
+    let client = parts.extensions.remove::<OnUpgrade>().filter(|_| head.websocket);
+    let upgrade = parts.headers.get(UPGRADE).cloned();
+    strip_hop_by_hop(&mut parts.headers);
+    handle(connection, &mut parts, head).await?;
+
+    let mut query = head.query.clone();
+    let injected = inject(connection, &mut parts, head, &mut query).await?;
+    let place = (head.host.clone(), head.port);
+    let body = prepare(connection, &mut parts, head, body, &query, &injected, exchange).await?;
+    if client.is_some() {
+        parts.headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+        parts.headers.insert(UPGRADE, upgrade.unwrap_or(HeaderValue::from_static("websocket")));
+    }
+    let target = match &query {
+        Some(query) => format!("{}?{query}", head.path.as_str()),
+        None => head.path.as_str().to_owned(),
+    };
+    parts.uri = Uri::try_from(target).map_err(|_| Refused::malformed("the path is none"))?;
+    parts.extensions = http::Extensions::default();
+    let request = Request::from_parts(parts, body);
+    let sent = connection.upstreams.send(connection, &place, request, client.is_some()).await;
+    let response = sent.map_err(|reason| {
+        let status = match reason {
+            Reason::AddressNotPublic => StatusCode::FORBIDDEN,
+            _ => StatusCode::BAD_GATEWAY,
+        };
+        Refused::new(status, reason, sentence(reason, &head.host))
+    })?;
+    reply(response, client, injected, exchange)
+}
+
+/// Lets a program that is connected to the server have its say.
+async fn handle(connection: &Connection, parts: &mut Parts, head: &Head) -> Result<(), Refused> {
+    let Some(handler) = &connection.judge.settings().requests else { return Ok(()) };
+    let request = HandledRequest {
+        host: &head.host,
+        port: head.port,
+        secure: connection.secure(),
+        method: &head.methods[0],
+        path: head.path.as_str(),
+        query: head.query.as_deref(),
+        headers: &parts.headers,
+    };
+    match handler.handle(connection.judge.identity(), request).await {
+        Handled::Deny { message } => {
+            Err(Refused::new(StatusCode::FORBIDDEN, Reason::RuleDenies, message))
+        }
+        Handled::Send { set, remove } => {
+            let may = |name: &HeaderName| {
+                ![HOST, CONTENT_LENGTH, TRANSFER_ENCODING, CONNECTION, UPGRADE, TE].contains(name)
+            };
+            for name in remove.iter().filter(|name| may(name)) {
+                parts.headers.remove(name);
+            }
+            for (name, value) in set.into_iter().filter(|(name, _)| may(name)) {
+                parts.headers.insert(name, value);
+            }
+            Ok(())
+        }
+    }
+}
+
+/// Gives the request the credentials that fit it.
+async fn inject(
+    connection: &Connection,
+    parts: &mut Parts,
+    head: &Head,
+    query: &mut Option<String>,
+) -> Result<Injected, Refused> {
+    let rules = connection.judge.rules();
+    let (method, secure) = (&head.methods[0], connection.secure());
+    let fitting = credentials::fitting(&rules.credentials, &head.host, method, &head.path, secure);
+    let mut pairs = Vec::with_capacity(fitting.len());
+    for credential in fitting {
+        let identity = connection.judge.identity();
+        let secret = connection.judge.secrets().get(identity, &credential.source).await;
+        let secret = secret.map_err(|error| {
+            tracing::warn!(sandbox = %identity.sandbox, credential = credential.name, %error, "a credential cannot be had");
+            unavailable(format!("the secret of credential `{}` cannot be had", credential.name))
+        })?;
+        pairs.push((credential, secret));
+    }
+    let mut request = RequestHead { headers: &mut parts.headers, query };
+    let injected = credentials::inject(&mut request, &pairs)?;
+    if !injected.hide.is_empty() {
+        // What is compressed cannot be looked through.
+        parts.headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        parts.headers.remove("sec-websocket-extensions");
+    }
+    Ok(injected)
+}
+
+/// The body as it is sent, and the signature over it.
+async fn prepare(
+    connection: &Connection,
+    parts: &mut Parts,
+    head: &Head,
+    body: Incoming,
+    query: &Option<String>,
+    injected: &Injected,
+    exchange: &Arc<Exchange>,
+) -> Result<Body, Refused> {
+    let Injected { in_body, sign, .. } = injected;
+    let whole = sign.as_ref().is_some_and(credentials::Signing::needs_body);
+    let empty = body.is_end_stream();
+    let rewrites = !in_body.is_empty() && !empty && !parts.headers.contains_key(CONTENT_ENCODING);
+    let short = body.size_hint().exact().is_some_and(|length| length <= MAX_REWRITTEN);
+    let gathered = if whole || (rewrites && short) {
+        let gathered = body::gathered(body, exchange, MAX_SIGNED).await.map_err(|error| {
+            Refused::new(StatusCode::PAYLOAD_TOO_LARGE, Reason::Unsupported, error.to_string())
+        })?;
+        let rewritten = if rewrites { in_body.apply(&gathered).map(Bytes::from) } else { None };
+        let gathered = rewritten.unwrap_or(gathered);
+        if !empty {
+            parts.headers.insert(CONTENT_LENGTH, gathered.len().into());
+        }
+        Ok(gathered)
+    } else {
+        Err(body)
+    };
+    if let Some(sign) = sign {
+        let authority = connection.authority(&(head.host.clone(), head.port));
+        let (method, path) = (head.methods[0].as_str(), head.path.as_str());
+        let query = query.as_deref().unwrap_or_default();
+        let known = gathered.as_ref().ok().map(|body| &body[..]);
+        sign.sign(method, &authority, path, query, &mut parts.headers, known)?;
+    }
+    Ok(match gathered {
+        Ok(_) if empty => body::empty(),
+        Ok(gathered) => body::whole(gathered),
+        Err(body) if rewrites => {
+            parts.headers.remove(CONTENT_LENGTH);
+            body::passing(body, Arc::clone(exchange), Direction::Up, in_body.clone())
+        }
+        Err(body) => {
+            let none = credentials::Replacements::default();
+            body::passing(body, Arc::clone(exchange), Direction::Up, none)
+        }
+    })
+}
+
+/// The reply as the client gets it.
+fn reply(
+    response: Response<Incoming>,
+    client: Option<OnUpgrade>,
+    injected: Injected,
+    exchange: &Arc<Exchange>,
+) -> Result<Response<Body>, Refused> {
+    let (mut parts, body) = response.into_parts();
+    parts.version = Version::HTTP_11;
+    let switched = parts.status == StatusCode::SWITCHING_PROTOCOLS;
+    let upgrade = parts.headers.get(UPGRADE).cloned();
+    strip_hop_by_hop(&mut parts.headers);
+    // The same host by another door.
+    parts.headers.remove("alt-svc");
+    body::hide(&mut parts.headers, &injected.hide);
+    if switched {
+        let server = parts.extensions.remove::<OnUpgrade>();
+        let (Some(client), Some(server), Some(upgrade)) = (client, server, upgrade) else {
+            let message = "the other side changed the protocol without being asked";
+            return Err(Refused::new(StatusCode::BAD_GATEWAY, Reason::Unsupported, message));
+        };
+        parts.headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+        parts.headers.insert(UPGRADE, upgrade);
+        tokio::spawn(tunnel::run(client, server, Arc::clone(exchange), injected.hide));
+        return Ok(Response::from_parts(parts, body::empty()));
+    }
+    if !injected.hide.is_empty() && is_encoded_text(&parts.headers) {
+        let message = "the reply is compressed although it must not be, and may show a secret";
+        return Err(Refused::new(StatusCode::BAD_GATEWAY, Reason::Unsupported, message));
+    }
+    let body = body::passing(body, Arc::clone(exchange), Direction::Down, injected.hide);
+    Ok(Response::from_parts(parts, body))
+}
+
+/// Whether a secret could be in it that is not seen.
+fn is_encoded_text(headers: &HeaderMap) -> bool {
+    let word = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+    let encoded = headers.contains_key(CONTENT_ENCODING)
+        && !word(CONTENT_ENCODING).is_some_and(|coding| coding.eq_ignore_ascii_case("identity"));
+    let kind = word(CONTENT_TYPE).unwrap_or("text/plain").to_ascii_lowercase();
+    encoded && ["text/", "json", "xml", "javascript", "form"].iter().any(|part| kind.contains(part))
+}
+
+fn unavailable(message: String) -> Refused {
+    Refused::new(StatusCode::BAD_GATEWAY, Reason::SecretUnavailable, message)
+}
+
+impl From<NotInjected> for Refused {
+    fn from(error: NotInjected) -> Self {
+        match error {
+            NotInjected::Unusable(_) => unavailable(error.to_string()),
+            NotInjected::GuestHeader(_) | NotInjected::SignedInPieces => {
+                Self::new(StatusCode::FORBIDDEN, Reason::RuleDenies, error.to_string())
+            }
+        }
+    }
+}
