@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
+use std::time::Instant;
 
 use belljar_backend::{Backend, Counters};
 use belljar_policy::{SandboxId, TenantId};
@@ -20,6 +21,8 @@ pub(crate) struct Live {
     connection: Mutex<Option<Arc<Connection>>>,
     /// The counters when they were last looked at. All zero in a sandbox that this process has just made.
     counted: std::sync::Mutex<Option<Counters>>,
+    /// When they were last looked at, and by one at a time.
+    looked: Mutex<Option<Instant>>,
     /// It is being destroyed: nobody connects any more.
     ended: AtomicBool,
 }
@@ -38,6 +41,7 @@ impl Live {
             backend,
             connection: Mutex::new(Some(connection)),
             counted: std::sync::Mutex::new(Some(Counters::default())),
+            looked: Mutex::new(None),
             ended: AtomicBool::new(false),
         }
     }
@@ -50,6 +54,7 @@ impl Live {
             backend,
             connection: Mutex::new(None),
             counted: std::sync::Mutex::new(None),
+            looked: Mutex::new(None),
             ended: AtomicBool::new(false),
         }
     }
@@ -91,17 +96,28 @@ impl Live {
     /// The counters before a process runs: as they were last seen, so that a command need not wait for them. What was
     /// counted since is told with the next command that asks.
     pub(crate) async fn baseline(&self) -> Counters {
-        let known = *self.counted.lock().unwrap_or_else(PoisonError::into_inner);
-        match known {
+        match self.counted() {
             Some(counters) => counters,
             None => self.counters().await.unwrap_or_default(),
         }
     }
 
+    /// The counters as they are now. Many who ask at once share a look that began after each of them had asked.
     pub(crate) async fn counters(&self) -> Option<Counters> {
+        let asked = Instant::now();
+        let mut looked = self.looked.lock().await;
+        if looked.is_some_and(|looked| looked >= asked) {
+            return self.counted();
+        }
+        let begun = Instant::now();
         let counters = self.backend.counters(&self.id).await.ok()?;
         *self.counted.lock().unwrap_or_else(PoisonError::into_inner) = Some(counters);
+        *looked = Some(begun);
         Some(counters)
+    }
+
+    fn counted(&self) -> Option<Counters> {
+        *self.counted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -87,10 +87,12 @@ impl Disks {
         let blocks = self.empty(&directory, shape)?;
         let file = nameless_file(&directory).stage("disk-create")?;
         file.set_len(shape.bytes).stage("disk-create")?;
-        for (offset, data) in blocks {
-            file.write_all_at(data, *offset).stage("disk-create")?;
-        }
+        // First the device, then its content: the kernel waits for the medium to have what is in the file by then. What is
+        // written to the device stays in memory, and a sandbox that ends soon never costs the medium anything.
         let device = loopdev::attach(file.as_fd()).stage("loop-device")?;
+        for (offset, data) in blocks {
+            device.device.write_all_at(data, *offset).stage("disk-create")?;
+        }
         // The disk does not outlive its sandbox, so nothing is gained by waiting for the medium.
         let options = [(c"nobarrier", None), (c"noinit_itable", None)];
         let tree = mount::device(c"ext4", &device.path, &options).stage("disk-mount")?;

@@ -35,6 +35,9 @@ const MAX_HEAD: usize = 64 << 10;
 const MAX_HEADER_LIST: u32 = 32 << 10;
 const MAX_STREAMS: u32 = 256;
 
+/// What waits for a client that does not read, per stream; hundreds may follow one log.
+const MAX_UNSENT: usize = 64 << 10;
+
 /// A dead client is noticed after about a minute.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -67,6 +70,7 @@ impl Serving {
             .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
             .max_concurrent_streams(MAX_STREAMS)
             .max_header_list_size(MAX_HEADER_LIST)
+            .max_send_buf_size(MAX_UNSENT)
             .adaptive_window(true);
         let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         Self { router, builder: Arc::new(builder), status, places, patience }
@@ -155,7 +159,8 @@ impl Serving {
         });
         let connection =
             self.builder.serve_connection_with_upgrades(TokioIo::new(stream), service).into_owned();
-        if let Err(error) = watcher.watch(connection).await {
+        // On the heap once, and not in every future that this one is part of: most connections only wait.
+        if let Err(error) = Box::pin(watcher.watch(connection)).await {
             tracing::debug!(%error, ?peer, "a connection ended badly");
         }
     }

@@ -46,7 +46,8 @@ const _: () = assert!(size_of::<LoopConfig>() == 304);
 #[derive(Debug)]
 pub struct LoopDevice {
     pub path: CString,
-    _device: File,
+    /// The device itself, open for reading and writing.
+    pub device: File,
 }
 
 /// Makes a block device out of a file that is open for reading and writing.
@@ -70,7 +71,7 @@ pub fn attach(file: BorrowedFd<'_>) -> io::Result<LoopDevice> {
             unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CONFIGURE as _, ptr::from_ref(&config)) };
         if result == 0 {
             let path = CString::new(path).expect("a device path contains no NUL");
-            return Ok(LoopDevice { path, _device: device });
+            return Ok(LoopDevice { path, device });
         }
         let error = io::Error::last_os_error();
         if error.raw_os_error() != Some(libc::EBUSY) {

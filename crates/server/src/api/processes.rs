@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use belljar_api::v1;
-use belljar_engine::{Followed, Follower, ProcessQuery, SandboxId};
+use belljar_engine::{Followed, Follower, ProcessControl, ProcessQuery, SandboxId};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt, stream};
 
@@ -20,23 +20,60 @@ const DEFAULT_GRACE: Duration = Duration::from_secs(5);
 impl Api {
     pub async fn exec(&self, call: &Call, request: v1::ExecRequest) -> Result<v1::ExecResponse> {
         let work = async {
-            let engine = self.engine(call);
-            let command = request.command.as_ref();
             let since = std::time::SystemTime::now();
-            let (process, cap) = self
-                .begin(call, &request.sandbox, command, request.idempotency_key.as_deref())
-                .await?;
-            let id = convert::process_id(&process.process_id)?;
-            let follower = engine.follow(&id, Default::default()).await?;
-            let (info, completed) = follower.collect(cap).await?;
-            let mut response = convert::exec_response(&info, completed);
-            response.stripped_environment = process.stripped_environment;
+            let command = request.command.as_ref();
+            let mut response = match request.idempotency_key.as_deref() {
+                None => self.complete(call, &request.sandbox, command).await?,
+                Some(key) => self.complete_once(call, &request.sandbox, command, key).await?,
+            };
             if request.artifacts {
-                response.artifacts = self.artifacts(call, &info.sandbox, since).await;
+                let sandbox = SandboxId::parse(&response.sandbox_id)?;
+                response.artifacts = self.artifacts(call, &sandbox, since).await;
             }
             Ok(response)
         };
         self.act(call, action::EXEC, &request.sandbox, work).await
+    }
+
+    /// Runs a command to its end. Output comes straight from whoever attends, and to the log besides; who asks may go
+    /// away meanwhile, the command does not.
+    async fn complete(
+        &self,
+        call: &Call,
+        sandbox: &str,
+        command: Option<&v1::Command>,
+    ) -> Result<v1::ExecResponse> {
+        let exec = convert::exec_request(command, None)?;
+        note_program(call, command);
+        let engine = self.engine(call);
+        let id = engine.identify(required("sandbox", sandbox)?).await?;
+        let process = Stage::Start.time(engine.exec(&id, exec)).await?;
+        call.concerns(&id);
+        call.concerns_process(process.id());
+        if let Some(input) = command.and_then(|command| command.input.clone()) {
+            feed(process.control(), input);
+        }
+        let (process_id, stripped) = (process.id().clone(), process.stripped_environment().to_vec());
+        let mut response = convert::exec_response(&process_id, &id, process.wait().await?);
+        response.stripped_environment = stripped;
+        Ok(response)
+    }
+
+    /// The same where the command may have been started before, by whoever asked with that key.
+    async fn complete_once(
+        &self,
+        call: &Call,
+        sandbox: &str,
+        command: Option<&v1::Command>,
+        key: &str,
+    ) -> Result<v1::ExecResponse> {
+        let (process, cap) = self.begin(call, sandbox, command, Some(key)).await?;
+        let id = convert::process_id(&process.process_id)?;
+        let follower = self.engine(call).follow(&id, Default::default()).await?;
+        let (info, completed) = follower.collect(cap).await?;
+        let mut response = convert::exec_response(&info.id, &info.sandbox, completed);
+        response.stripped_environment = process.stripped_environment;
+        Ok(response)
     }
 
     pub async fn exec_stream(
@@ -82,22 +119,13 @@ impl Api {
         let exec = convert::exec_request(command, key)?;
         let cap = exec.memory_cap;
         let engine = self.engine(call);
-        let program = command.and_then(|command| command.argv.first());
-        if let Some(program) = program {
-            call.note("program", program);
-        }
+        note_program(call, command);
         let started = Stage::Start.time(engine.start(required("sandbox", sandbox)?, exec)).await?;
         call.concerns(&started.process.sandbox);
         call.concerns_process(&started.process.id);
         let input = command.and_then(|command| command.input.clone());
         if let (Some(input), true) = (input, started.created) {
-            let control = engine.control(&started.process.id).await?;
-            tokio::spawn(async move {
-                // A process that ends without reading its input is nobody's failure.
-                if control.write_stdin(&input).await.is_ok() {
-                    let _ = control.close_stdin().await;
-                }
-            });
+            feed(engine.control(&started.process.id).await?, input);
         }
         let mut process = convert::process(&started.process);
         process.stripped_environment = started.stripped_environment;
@@ -286,6 +314,22 @@ impl Api {
             }
         }
     }
+}
+
+fn note_program(call: &Call, command: Option<&v1::Command>) {
+    if let Some(program) = command.and_then(|command| command.argv.first()) {
+        call.note("program", program);
+    }
+}
+
+/// Writes a command's input in the background.
+fn feed(control: ProcessControl, input: Bytes) {
+    tokio::spawn(async move {
+        // A process that ends without reading its input is nobody's failure.
+        if control.write_stdin(&input).await.is_ok() {
+            let _ = control.close_stdin().await;
+        }
+    });
 }
 
 fn forgive_ended(error: belljar_engine::Error) -> Result<()> {

@@ -211,7 +211,7 @@ fn collected(
 ) -> impl Stream<Item = Result<v1::RunResponse>> + Send + 'static {
     stream::once(async move {
         let (info, completed) = follower.collect(cap).await?;
-        finished(convert::exec_response(&info, completed), ended).await
+        finished(convert::exec_response(&info.id, &info.sandbox, completed), ended).await
     })
 }
 

@@ -3,7 +3,7 @@
 use belljar_api::v1;
 use belljar_engine::{
     Artifact, Channel, Completed, Exit, Offsets, ProcessId, ProcessInfo, ProcessStatus, Reason,
-    Usage,
+    SandboxId, Usage,
 };
 
 use super::timestamp;
@@ -115,11 +115,15 @@ pub(crate) fn channel(channel: Channel) -> v1::Channel {
 }
 
 /// How a command ended, with what it wrote.
-pub(crate) fn exec_response(info: &ProcessInfo, completed: Completed) -> v1::ExecResponse {
+pub(crate) fn exec_response(
+    process: &ProcessId,
+    sandbox: &SandboxId,
+    completed: Completed,
+) -> v1::ExecResponse {
     let exit = completed.exit;
     v1::ExecResponse {
-        process_id: info.id.as_str().to_owned(),
-        sandbox_id: info.sandbox.as_str().to_owned(),
+        process_id: process.as_str().to_owned(),
+        sandbox_id: sandbox.as_str().to_owned(),
         exit_code: exit.code(),
         duration_ms: duration_ms(&exit),
         reason: reason(exit.reason).into(),
