@@ -27,6 +27,7 @@ use crate::service::{Events, Service};
 use crate::setup::Setup;
 use crate::table::Table;
 use crate::tree::cgroup::Cgroups;
+use crate::tunnel::Tunnel;
 
 #[derive(Debug)]
 pub(crate) struct Agent {
@@ -36,6 +37,7 @@ pub(crate) struct Agent {
     pub(crate) connections: Table<u32, Connection>,
     pub(crate) processes: Table<u32, Process>,
     pub(crate) workers: Table<u32, Worker>,
+    pub(crate) tunnels: Table<u32, Tunnel>,
     /// Whom we have to wait for; everyone else that ends is an orphan that became ours.
     pub(crate) children: Table<i32, Child>,
     pub(crate) setup: Option<Setup>,
@@ -100,6 +102,7 @@ impl Agent {
             connections: Table::default(),
             processes: Table::default(),
             workers: Table::default(),
+            tunnels: Table::default(),
             children: Table::default(),
             setup: None,
             cgroup: inherited.cgroup,
@@ -162,6 +165,7 @@ impl Agent {
             }
             Token::Tree(number) => self.on_tree(number),
             Token::Worker(key) => self.on_worker(key),
+            Token::Tunnel(key) => self.on_tunnel(key),
         }
     }
 
@@ -215,6 +219,7 @@ impl Agent {
         loop {
             self.deliver();
             self.relay_workers();
+            self.relay_tunnels();
             self.announce();
             let mut again = false;
             for id in self.connections.keys() {
@@ -229,7 +234,7 @@ impl Agent {
                         again = true;
                         self.dirty.extend(connection.streams.values().filter_map(|u| match u {
                             Use::Process(key) => Some(*key),
-                            Use::Worker(_) => None,
+                            Use::Worker(_) | Use::Tunnel(_) => None,
                         }));
                     }
                     again |= self.take_requests(id);
@@ -295,6 +300,7 @@ impl Agent {
                     }
                 }
                 Use::Worker(key) => self.end_worker(key),
+                Use::Tunnel(key) => self.end_tunnel(key),
             }
         }
     }

@@ -21,6 +21,7 @@ pub(crate) const QUEUE_BOUND: usize = 256 * 1024;
 pub(crate) enum Use {
     Process(u32),
     Worker(u32),
+    Tunnel(u32),
 }
 
 #[derive(Debug)]

@@ -26,6 +26,7 @@ mod service;
 mod setup;
 mod table;
 mod tree;
+mod tunnel;
 
 use std::process::ExitCode;
 

@@ -24,6 +24,7 @@ pub(crate) enum Token {
     Supervisor(u32),
     Tree(u32),
     Worker(u32),
+    Tunnel(u32),
 }
 
 /// An epoll instance.
@@ -143,6 +144,7 @@ impl Token {
             Self::Supervisor(id) => (9, id),
             Self::Tree(id) => (10, id),
             Self::Worker(id) => (11, id),
+            Self::Tunnel(id) => (12, id),
         };
         (kind << 32) | u64::from(id)
     }
@@ -162,6 +164,7 @@ impl Token {
             9 => Self::Supervisor(id),
             10 => Self::Tree(id),
             11 => Self::Worker(id),
+            12 => Self::Tunnel(id),
             _ => return None,
         })
     }
@@ -174,7 +177,7 @@ mod tests {
     #[test]
     fn tokens_survive_the_kernel() {
         let ids = [0, 1, u32::MAX];
-        let kinds: [fn(u32) -> Token; 9] = [
+        let kinds: [fn(u32) -> Token; 10] = [
             Token::Guest,
             Token::Connection,
             Token::Status,
@@ -184,6 +187,7 @@ mod tests {
             Token::Supervisor,
             Token::Tree,
             Token::Worker,
+            Token::Tunnel,
         ];
         let all = kinds.iter().flat_map(|kind| ids.map(kind));
         for token in all.chain([Token::Listener, Token::Signals, Token::Service]) {

@@ -82,6 +82,7 @@ impl Agent {
             }
             Body::Cancel(cancel) => match self.stream_use(connection, stream) {
                 Some(Use::Worker(key)) => self.cancel_worker(key),
+                Some(Use::Tunnel(key)) => self.cancel_tunnel(key),
                 _ => {
                     self.cancel(&cancel.process, cancel.grace_ms)?;
                     done()
@@ -105,11 +106,18 @@ impl Agent {
                 None
             }
 
+            Body::Connect(connect) => {
+                self.open_stream(connection, stream)?;
+                self.connect(connection, stream, &connect)?;
+                None
+            }
+
             // These belong to a stream; one that has just ended on our side is no error of the host's.
             Body::Acknowledge(acknowledge) => {
                 match self.stream_use(connection, stream) {
                     Some(Use::Process(key)) => self.acknowledge(key, &acknowledge),
                     Some(Use::Worker(key)) => self.acknowledge_worker(key, acknowledge.offset),
+                    Some(Use::Tunnel(key)) => self.acknowledge_tunnel(key, acknowledge.offset),
                     None => {}
                 }
                 None
@@ -121,8 +129,10 @@ impl Agent {
                 None
             }
             Body::Data(data) => {
-                if let Some(Use::Worker(key)) = self.stream_use(connection, stream) {
-                    self.feed_worker(key, data);
+                match self.stream_use(connection, stream) {
+                    Some(Use::Worker(key)) => self.feed_worker(key, data),
+                    Some(Use::Tunnel(key)) => self.feed_tunnel(key, &data),
+                    _ => {}
                 }
                 None
             }

@@ -3,6 +3,7 @@
 use belljar_api::v1::callbacks_client::CallbacksClient;
 use belljar_api::v1::files_client::FilesClient;
 use belljar_api::v1::policies_client::PoliciesClient;
+use belljar_api::v1::ports_client::PortsClient;
 use belljar_api::v1::processes_client::ProcessesClient;
 use belljar_api::v1::sandboxes_client::SandboxesClient;
 use belljar_api::v1::secrets_client::SecretsClient;
@@ -35,6 +36,7 @@ pub struct Client {
     pub policies: PoliciesClient<Service>,
     pub callbacks: CallbacksClient<Service>,
     pub secrets: SecretsClient<Service>,
+    pub ports: PortsClient<Service>,
     pub system: SystemClient<Service>,
 }
 
@@ -54,6 +56,7 @@ impl Client {
             policies: PoliciesClient::new(service.clone()),
             callbacks: CallbacksClient::new(service.clone()),
             secrets: SecretsClient::new(service.clone()),
+            ports: PortsClient::new(service.clone()),
             system: SystemClient::new(service),
         })
     }

@@ -205,6 +205,8 @@ codes! {
     StateFailed => "state-failed",
     /// The state directory belongs to a newer version of Belljar.
     StateTooNew => "state-too-new",
+    /// Nothing listens at that port of the sandbox, or it does not answer.
+    PortUnreachable => "port-unreachable",
     /// There is no server at that address, or it does not answer.
     ServerUnreachable => "server-unreachable",
     /// Another server serves this state directory.

@@ -43,6 +43,7 @@ mod mounts;
 mod once;
 mod plan;
 mod policy;
+mod ports;
 mod presence;
 mod process;
 mod query;
@@ -84,6 +85,7 @@ pub use policy::{
     Asker, Judged, KeptPolicy, Policies, PolicyChoice, PolicyName, PolicyRef, Question,
     QuestionKind, SandboxPolicy,
 };
+pub use ports::{ExposedPort, Tunnel};
 pub use process::{
     Captured, Completed, Exit, ExitStatus, Followed, Follower, Process, ProcessControl,
     ProcessEvent, ProcessInfo, ProcessStatus, Reason, Started, Usage,

@@ -6,7 +6,7 @@ pub struct Frame {
     pub stream: u64,
     #[prost(
         oneof = "frame::Body",
-        tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 50"
+        tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 50"
     )]
     pub body: ::core::option::Option<frame::Body>,
 }
@@ -95,6 +95,11 @@ pub mod frame {
         Change(super::Change),
         #[prost(message, tag = "43")]
         MakeLink(super::MakeLink),
+        /// Ways in
+        #[prost(message, tag = "44")]
+        Connect(super::Connect),
+        #[prost(message, tag = "45")]
+        Connected(super::Connected),
         /// Reported by the agent without being asked (stream 0)
         #[prost(message, tag = "50")]
         Event(super::Event),
@@ -269,6 +274,7 @@ pub struct Failure {
     /// Files: not-found, permission-denied, is-a-directory, not-a-directory, not-a-file, exists, not-empty, no-space,
     ///    file-too-large, read-only, name-too-long, too-many-links, too-deep, cross-device, busy, io-error, no-layer,
     ///    worker-failed, cancelled.
+    /// Ways in: connection-refused, connection-lost.
     #[prost(string, tag = "1")]
     pub code: ::prost::alloc::string::String,
     /// what was being done: "chdir", "exec", "open", ...
@@ -815,6 +821,16 @@ pub mod change {
         }
     }
 }
+/// Connects to a port on the sandbox's own loopback. Answered by Connected; then `Data` goes both ways, acknowledged by
+/// whoever receives it, and `end` means that no more comes from that side. `Closed` ends the stream once both sides have
+/// said so, Failure where the connection broke; Cancel from the host ends it at once.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Connect {
+    #[prost(uint32, tag = "1")]
+    pub port: u32,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Connected {}
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Event {
     #[prost(oneof = "event::What", tags = "1, 2")]

@@ -60,6 +60,13 @@ pub(crate) const RESTORE_SNAPSHOT: Action = does("snapshot.restore", Permission:
 pub(crate) const REMOVE_SNAPSHOT: Action = does("snapshot.remove", Permission::Write);
 
 pub(crate) const SERVE_CALLBACKS: Action = does("callback.serve", Permission::Write);
+pub(crate) const EXPOSE_PORT: Action = does("port.expose", Permission::Write);
+pub(crate) const HIDE_PORT: Action = does("port.hide", Permission::Write);
+pub(crate) const LIST_PORTS: Action = reads("port.list");
+pub(crate) const FORWARD_PORT: Action = does("port.forward", Permission::Exec);
+/// A request to a port over HTTP. One page makes many of them; what was shown is on record.
+pub(crate) const VISIT_PORT: Action =
+    Action { name: "port.visit", permission: Permission::Exec, audited: false };
 
 pub(crate) const LIST_TEMPLATES: Action = reads("template.list");
 pub(crate) const LIST_PROFILES: Action = reads("profile.list");

@@ -12,6 +12,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use belljar_codes::Code;
 use belljar_engine::{AuditEntry, Engine, KeyInfo};
+use http::request::Parts;
 use http::{HeaderMap, header};
 use tracing::Instrument;
 
@@ -21,7 +22,9 @@ use crate::call::Call;
 use crate::caller::{Caller, Proof};
 use crate::limit::{Admitted, Limits};
 use crate::own_keys::OwnKeys;
+use crate::patience::Patience;
 use crate::peer::Peer;
+use crate::preview::{self, Admission, Form, Target};
 use crate::problem::{Problem, Result};
 use crate::token::Tokens;
 use crate::{measure, respond};
@@ -32,10 +35,12 @@ const OPEN: [&str; 3] = ["/healthz", "/openapi.json", "/docs"];
 /// What identities are checked against.
 #[derive(Clone)]
 pub(crate) struct Gate {
+    api: Api,
     engine: Engine,
     tokens: Arc<Tokens>,
     limits: Limits,
     own_keys: Arc<OwnKeys>,
+    patience: Patience,
 }
 
 pub(crate) async fn authenticate(
@@ -44,6 +49,10 @@ pub(crate) async fn authenticate(
     next: Next,
 ) -> Response {
     let request_id = respond::request_id(request.headers());
+    if let Some(target) = preview::target(&request, &gate.api.status().domain) {
+        let response = gate.show(target, request, &request_id).await;
+        return respond::finish(response, &request_id, false);
+    }
     let open = OPEN.contains(&request.uri().path());
     let peer = request.extensions().get::<Peer>().cloned();
     let caller =
@@ -77,13 +86,76 @@ pub(crate) async fn authenticate(
 }
 
 impl Gate {
-    pub(crate) fn new(api: &Api, own_keys: OwnKeys) -> Self {
+    pub(crate) fn new(api: &Api, own_keys: OwnKeys, patience: Patience) -> Self {
         let engine = api.unscoped().clone();
         Self {
             limits: Limits::new(engine.clone()),
             tokens: Arc::clone(api.tokens()),
             own_keys: Arc::new(own_keys),
+            api: api.clone(),
+            patience,
             engine,
+        }
+    }
+
+    /// Shows a port by its own name: to everybody where it is public, else to who has a token for it or a key.
+    async fn show(&self, target: Target, request: Request, request_id: &str) -> Response {
+        let tls = self.api.status().tls;
+        let (parts, body) = request.into_parts();
+        let admission = Admission::of(&parts);
+        let (caller, identified) = match self.visitor(&target, &admission, &parts).await {
+            Ok(visitor) => visitor,
+            Err(problem) => {
+                measure::error(&problem);
+                return problem.into_response();
+            }
+        };
+        if let Some(welcome) = admission.welcome(&parts, tls) {
+            return welcome;
+        }
+        let call = Call::new(caller, request_id.to_owned());
+        let request = self.patience.bound_body(Request::from_parts(parts, body));
+        let shown = async {
+            let id = target.id.as_str();
+            let tunnel = self.api.visit_port(&call, id, target.port.into()).await?;
+            preview::forward(tunnel, request, &Form::Name { identified }).await
+        };
+        shown.await.unwrap_or_else(IntoResponse::into_response)
+    }
+
+    /// Who visits a port, and whether a key of ours says so.
+    async fn visitor(
+        &self,
+        target: &Target,
+        admission: &Admission,
+        request: &Parts,
+    ) -> Result<(Caller, bool)> {
+        let peer = request.extensions.get::<Peer>();
+        let address = peer.and_then(Peer::address);
+        if let Some(address) = address {
+            self.limits.check_address(address)?;
+        }
+        let shown = self.engine.exposed_port(&target.id, target.port).await?;
+        if let Some((_, tenant)) = shown.iter().find(|(shown, _)| shown.public) {
+            return Ok((Caller::visitor(tenant, &target.id, "anybody"), false));
+        }
+        match admission {
+            Admission::Other => {
+                let (caller, _) = self.enter(peer, &request.headers).await?;
+                Ok((caller, true))
+            }
+            Admission::Token(..) => {
+                let checked = admission.check(&self.tokens, target, request);
+                let checked = checked.and_then(|()| match &shown {
+                    Some((_, tenant)) => Ok(Caller::visitor(tenant, &target.id, "token")),
+                    None => Err(Problem::new(Code::TokenInvalid, "this port is not shown")
+                        .with_remedy("`belljar expose` shows it")),
+                });
+                if let (Err(_), Some(address)) = (&checked, address) {
+                    self.limits.failed(address);
+                }
+                checked.map(|caller| (caller, false))
+            }
         }
     }
 
@@ -93,10 +165,7 @@ impl Gate {
         peer: Option<&Peer>,
         headers: &HeaderMap,
     ) -> Result<(Caller, Option<Admitted>)> {
-        let address = match peer {
-            Some(Peer::Tcp(peer)) => Some(peer.address.ip()),
-            _ => None,
-        };
+        let address = peer.and_then(Peer::address);
         if let Some(address) = address {
             self.limits.check_address(address)?;
         }

@@ -3,7 +3,7 @@
 use belljar_api::v1;
 use belljar_codes::Code;
 use belljar_engine::Scope;
-use belljar_policy::TenantId;
+use belljar_policy::{SandboxId, TenantId};
 
 use crate::problem::{Problem, Result};
 
@@ -78,6 +78,17 @@ impl Caller {
     /// The operator of this machine.
     pub fn operator(actor: impl Into<String>, proof: Proof) -> Self {
         Self { scope: Scope::All, actor: actor.into(), key: None, permissions: Vec::new(), proof }
+    }
+
+    /// Somebody who may see what a sandbox shows, and nothing else.
+    pub(crate) fn visitor(tenant: &TenantId, id: &SandboxId, by: &str) -> Self {
+        Self {
+            scope: Scope::Sandbox { tenant: tenant.clone(), id: id.clone() },
+            actor: format!("visitor:{by}"),
+            key: None,
+            permissions: vec![Permission::Exec.as_str().to_owned()],
+            proof: Proof::Token,
+        }
     }
 
     pub fn is_admin(&self) -> bool {

@@ -26,6 +26,7 @@ mod opening;
 mod own_keys;
 mod patience;
 mod peer;
+mod preview;
 mod problem;
 mod random;
 mod respond;

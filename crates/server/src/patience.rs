@@ -30,6 +30,11 @@ impl Patience {
         if !kind.is_some_and(|kind| kind.starts_with(b"application/grpc-web")) {
             return request;
         }
+        self.bound_body(request)
+    }
+
+    /// A body of which nothing comes for too long is given up.
+    pub(crate) fn bound_body(self, request: Request) -> Request {
         request.map(|body| Body::new(TimeoutBody::new(self.body, body)))
     }
 }

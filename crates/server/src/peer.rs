@@ -17,6 +17,16 @@ pub(crate) enum Peer {
     Embedded,
 }
 
+impl Peer {
+    /// Where it comes from, over TCP.
+    pub(crate) fn address(&self) -> Option<IpAddr> {
+        match self {
+            Self::Tcp(peer) => Some(peer.address.ip()),
+            Self::Socket { .. } | Self::Embedded => None,
+        }
+    }
+}
+
 /// The other end of a TCP connection.
 #[derive(Clone, Debug)]
 pub(crate) struct TcpPeer {

@@ -175,6 +175,7 @@ fn kind(code: Code) -> Kind {
         Code::ServerStopping
         | Code::ServerUnreachable
         | Code::ToolUnavailable
+        | Code::PortUnreachable
         | Code::Interrupted => Kind::Unavailable,
         Code::StartFailed
         | Code::LauncherFailed

@@ -14,7 +14,7 @@ use crate::problem::Problem;
 use crate::{grpc, measure, rest};
 
 pub(crate) fn router(api: &Api, own_keys: OwnKeys, patience: Patience) -> Router {
-    let gate = Gate::new(api, own_keys);
+    let gate = Gate::new(api, own_keys, patience);
     let grpc = grpc::routes(api).prepare().into_axum_router().layer(GrpcWebLayer::new());
     let bound = move |request: Request| std::future::ready(patience.bound(request));
     let grpc = grpc.layer(axum::middleware::map_request(bound));

@@ -43,6 +43,8 @@ pub struct Options {
     /// Keys that the operator brought along.
     pub own_keys: OwnKeys,
     pub patience: Patience,
+    /// Below which every port that is shown has a name; `None`: `localhost`.
+    pub domain: Option<String>,
 }
 
 impl Default for Options {
@@ -55,6 +57,7 @@ impl Default for Options {
             idle: Duration::from_secs(60),
             own_keys: OwnKeys::default(),
             patience: Patience::default(),
+            domain: None,
         }
     }
 }
@@ -126,11 +129,12 @@ pub async fn serve(
     }
     let unix = sockets.iter().map(|path| bind_socket(path)).collect::<Result<Vec<_>>>()?;
     measure::begin();
-    let status = Arc::new(Status::new(
+    let status = Status::new(
         addresses(&listeners, &sockets, options.tls.is_some()),
         options.automatic,
         options.tls.is_some(),
-    ));
+    );
+    let status = Arc::new(status.with_domain(options.domain.clone()));
     let api = Api::new(engine.clone(), Arc::clone(&status));
     let routes = router(&api, options.own_keys.clone(), options.patience);
     let serving = Serving::new(routes, Arc::clone(&status), options.patience);

@@ -5,6 +5,9 @@ use std::time::SystemTime;
 
 use tokio::sync::watch;
 
+/// Every name below it is this machine, in browsers and in most resolvers.
+const LOCAL_DOMAIN: &str = "localhost";
+
 /// Facts about a running server, and the switch that ends it.
 #[derive(Debug)]
 pub struct Status {
@@ -12,6 +15,8 @@ pub struct Status {
     pub automatic: bool,
     pub tls: bool,
     pub started_at: SystemTime,
+    /// Below which every port that is shown has a name.
+    pub domain: String,
     connections: AtomicU64,
     /// Requests that are under way, streams included.
     requests: AtomicU64,
@@ -28,11 +33,19 @@ impl Status {
             automatic,
             tls,
             started_at: SystemTime::now(),
+            domain: LOCAL_DOMAIN.to_owned(),
             connections: AtomicU64::new(0),
             requests: AtomicU64::new(0),
             begun: AtomicU64::new(0),
             stopping: watch::Sender::new(false),
         }
+    }
+
+    /// Ports are shown below another domain.
+    #[must_use]
+    pub fn with_domain(mut self, domain: Option<String>) -> Self {
+        self.domain = domain.unwrap_or(self.domain);
+        self
     }
 
     pub fn connections(&self) -> u64 {

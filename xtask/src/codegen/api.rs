@@ -16,6 +16,7 @@ const FILES: [&str; 10] = [
     "common",
     "files",
     "policies",
+    "ports",
     "processes",
     "sandboxes",
     "secrets",

@@ -12,6 +12,7 @@ mod layers;
 mod life_cycle;
 mod own;
 mod policy;
+mod ports;
 mod process;
 mod processes;
 mod record;
@@ -33,6 +34,7 @@ pub(crate) use life_cycle::{
 };
 pub(crate) use own::{CompletionsArgs, ConfigArgs, ConfigCommand, VersionArgs};
 pub(crate) use policy::{ExplainArgs, PlaceArgs, PolicyArgs, PolicyCommand};
+pub(crate) use ports::{ExposeArgs, ForwardArgs, HideArgs, PortsArgs};
 pub(crate) use process::{CommandArgs, ExecArgs, RunArgs, ShellArgs};
 pub(crate) use processes::{AttachArgs, CancelArgs, LogsArgs, PsArgs, SignalArgs, WaitArgs};
 pub(crate) use record::{
@@ -97,6 +99,12 @@ Sandboxes:
 Files in sandboxes:
   cp           Copy files and directories into or out of a sandbox
   files        List, read, write, search, watch, pack and unpack
+
+Ports of sandboxes:
+  expose       Show a port of a sandbox over HTTP
+  ports        List the ports of a sandbox that are shown
+  hide         Show a port no longer
+  forward      Join ports of this machine's loopback to ports of a sandbox
 
 Policies:
   policy       Check, show, test, explain and compare policy documents
@@ -164,6 +172,10 @@ pub(crate) enum Command {
     Proxy(Box<ProxyArgs>),
     Cp(CpArgs),
     Files(FilesArgs),
+    Expose(ExposeArgs),
+    Ports(PortsArgs),
+    Hide(HideArgs),
+    Forward(ForwardArgs),
     /// List what changed in a sandbox's workspace layer
     Diff(LayerArgs),
     /// Write the changes of a workspace layer to the host directory
@@ -209,6 +221,10 @@ impl Command {
             Self::Snapshot(args) => args.json(),
             Self::Cp(args) => args.json,
             Self::Files(args) => args.json(),
+            Self::Expose(args) => args.json,
+            Self::Ports(args) => args.json,
+            Self::Hide(args) => args.json,
+            Self::Forward(args) => args.json,
             Self::Policy(args) => args.json(),
             Self::Serve(args) => args.json,
             Self::Server(args) => args.json(),

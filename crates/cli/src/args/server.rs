@@ -35,6 +35,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) api_key_file: Vec<PathBuf>,
 
+    /// Show ports of sandboxes below this domain, as PORT-ID.DOMAIN [default: localhost]
+    #[arg(long, value_name = "DOMAIN")]
+    pub(crate) domain: Option<String>,
+
     /// Send spans of requests to this OTLP collector over gRPC, such as http://127.0.0.1:4317 [env:
     /// OTEL_EXPORTER_OTLP_ENDPOINT]
     #[arg(long, value_name = "URL")]

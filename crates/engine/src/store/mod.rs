@@ -11,6 +11,7 @@ mod idempotency;
 mod keys;
 mod listing;
 mod policies;
+mod ports;
 mod processes;
 mod record;
 mod rows;
@@ -28,6 +29,7 @@ pub(crate) use idempotency::{Claimed, IdempotencyStore, KeyClaim, Operation};
 pub(crate) use keys::{KeyStore, StoredKey};
 pub(crate) use listing::Listing;
 pub(crate) use policies::PolicyStore;
+pub(crate) use ports::PortStore;
 pub(crate) use processes::ProcessStore;
 pub(crate) use record::{
     Details, EnforcementRecord, ExitRecord, Owner, PolicyRecord, ProcessDetails, ProcessRecord,
@@ -106,6 +108,7 @@ pub(crate) trait Store:
     + WebhookStore
     + PolicyStore
     + SecretStore
+    + PortStore
 {
     /// The four characters that every id made with this store begins with.
     fn node(&self) -> &str;

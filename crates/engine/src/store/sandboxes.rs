@@ -234,6 +234,7 @@ impl SandboxStore for SqliteStore {
             change
                 .prepare_cached("DELETE FROM ensured WHERE sandbox = ?1")?
                 .execute([id.as_str()])?;
+            change.prepare_cached("DELETE FROM ports WHERE sandbox = ?1")?.execute([id.as_str()])?;
             let lost: Vec<ProcessId> = change
                 .prepare_cached(
                     "UPDATE processes SET status = 'lost', finished_at = ?2

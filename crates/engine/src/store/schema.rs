@@ -191,6 +191,13 @@ const MIGRATIONS: &[&str] = &["
         changed_at  INTEGER NOT NULL,
         PRIMARY KEY (tenant, name)
     );
+", "
+    CREATE TABLE ports (
+        sandbox TEXT NOT NULL,
+        port    INTEGER NOT NULL,
+        public  INTEGER NOT NULL,
+        PRIMARY KEY (sandbox, port)
+    ) WITHOUT ROWID;
 "];
 
 /// Brings the file to the newest schema, once, however many processes open it at the same time.

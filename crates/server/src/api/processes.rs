@@ -53,7 +53,8 @@ impl Api {
         if let Some(input) = command.and_then(|command| command.input.clone()) {
             feed(process.control(), input);
         }
-        let (process_id, stripped) = (process.id().clone(), process.stripped_environment().to_vec());
+        let (process_id, stripped) =
+            (process.id().clone(), process.stripped_environment().to_vec());
         let mut response = convert::exec_response(&process_id, &id, process.wait().await?);
         response.stripped_environment = stripped;
         Ok(response)

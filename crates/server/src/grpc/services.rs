@@ -15,10 +15,10 @@ const MAX_MESSAGE: usize = 32 << 20;
 pub(crate) fn routes(api: &Api) -> Routes {
     use v1::{
         callbacks_server::CallbacksServer, files_server::FilesServer,
-        policies_server::PoliciesServer, processes_server::ProcessesServer,
-        sandboxes_server::SandboxesServer, secrets_server::SecretsServer,
-        snapshots_server::SnapshotsServer, system_server::SystemServer,
-        templates_server::TemplatesServer,
+        policies_server::PoliciesServer, ports_server::PortsServer,
+        processes_server::ProcessesServer, sandboxes_server::SandboxesServer,
+        secrets_server::SecretsServer, snapshots_server::SnapshotsServer,
+        system_server::SystemServer, templates_server::TemplatesServer,
     };
     let services = || Services(api.clone());
     let mut routes = RoutesBuilder::default();
@@ -33,6 +33,7 @@ pub(crate) fn routes(api: &Api) -> Routes {
         .add_service(TemplatesServer::new(services()))
         .add_service(PoliciesServer::new(services()))
         .add_service(SecretsServer::new(services()))
+        .add_service(PortsServer::new(services()).max_decoding_message_size(MAX_MESSAGE))
         .add_service(SystemServer::new(services()));
     routes.routes()
 }
@@ -219,5 +220,26 @@ impl v1::callbacks_server::Callbacks for Services {
         let call = call_of(&request)?;
         let outgoing = self.0.serve_callbacks(&call, rest(request.into_inner()));
         answers(call, Ok(outgoing))
+    }
+}
+
+service! {
+    v1::ports_server::Ports {
+        one expose_port(ExposePortRequest) -> ExposedPort;
+        one list_ports(ListPortsRequest) -> ListPortsResponse;
+        one hide_port(HidePortRequest) -> HidePortResponse;
+    }
+
+    type ForwardPortStream = Outgoing<v1::ForwardPortResponse>;
+
+    async fn forward_port(
+        &self,
+        request: Request<tonic::Streaming<v1::ForwardPortRequest>>,
+    ) -> Result<Response<Self::ForwardPortStream>, Status> {
+        let call = call_of(&request)?;
+        let mut messages = request.into_inner();
+        let head = first(&mut messages).await?;
+        let result = self.0.forward_port(&call, head, rest(messages)).await;
+        answers(call, result)
     }
 }

@@ -15,6 +15,7 @@ mod keys;
 mod log;
 mod offsets;
 mod page;
+mod ports;
 mod processes;
 mod range;
 mod sandboxes;
@@ -54,6 +55,7 @@ pub(crate) fn router(api: &Api, stall: Duration) -> Router {
         .merge(content::router())
         .merge(trees::router())
         .merge(snapshots::router())
+        .merge(ports::router())
         .merge(system::router())
         .merge(tenants::router())
         .merge(keys::router())

@@ -85,6 +85,7 @@ fn options(args: &ServeArgs) -> Result<Options, Failure> {
         tls,
         automatic: args.automatic,
         own_keys: own_keys(args)?,
+        domain: args.domain.as_deref().map(domain).transpose()?,
         ..Options::default()
     };
     if let Some(idle) = args.idle {
@@ -95,6 +96,18 @@ fn options(args: &ServeArgs) -> Result<Options, Failure> {
         options.patience = Patience { head: patience, body: patience };
     }
     Ok(options)
+}
+
+fn domain(text: &str) -> Result<String, Failure> {
+    let plain = |label: &str| {
+        !label.is_empty() && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    };
+    let name = text.trim_end_matches('.').to_ascii_lowercase();
+    if name.len() > 190 || !name.split('.').all(plain) {
+        return Err(Failure::new(Code::InvalidArgument, format!("`{text}` is no domain"))
+            .with_remedy("write a name such as `sandboxes.example.com`"));
+    }
+    Ok(name)
 }
 
 fn seconds(value: f64) -> Result<Duration, Failure> {

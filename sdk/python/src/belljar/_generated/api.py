@@ -161,6 +161,26 @@ _pool.AddSerializedFile(
     b"tProfilesResponseb\x06proto3"
 )
 _pool.AddSerializedFile(
+    b"\x0a\x16belljar/v1/ports.proto\x12\x0abelljar.v1\x1a\x1fgoogle/protobuf/timestamp."
+    b"proto\"\xf6\x01\x0a\x0bExposedPort\x12\x1d\x0a\x0asandbox_id\x18\x01 \x01(\x09R\x09sandboxId\x12\x12\x0a\x04port\x18\x02 \x01"
+    b"(\x0dR\x04port\x12\x16\x0a\x06public\x18\x03 \x01(\x08R\x06public\x12\x15\x0a\x03url\x18\x04 \x01(\x09H\x00R\x03url\x88\x01\x01\x12\x12\x0a\x04path\x18"
+    b"\x05 \x01(\x09R\x04path\x12\x19\x0a\x05token\x18\x06 \x01(\x09H\x01R\x05token\x88\x01\x01\x12D\x0a\x10token_expires_at\x18\x07 \x01(\x0b"
+    b"2\x1a.google.protobuf.TimestampR\x0etokenExpiresAtB\x06\x0a\x04_urlB\x08\x0a\x06_token\"\x9a"
+    b"\x01\x0a\x11ExposePortRequest\x12\x18\x0a\x07sandbox\x18\x01 \x01(\x09R\x07sandbox\x12\x12\x0a\x04port\x18\x02 \x01(\x0dR\x04po"
+    b"rt\x12\x16\x0a\x06public\x18\x03 \x01(\x08R\x06public\x12+\x0a\x0fexpires_in_secs\x18\x04 \x01(\x01H\x00R\x0dexpiresIn"
+    b"Secs\x88\x01\x01B\x12\x0a\x10_expires_in_secs\",\x0a\x10ListPortsRequest\x12\x18\x0a\x07sandbox\x18\x01 \x01(\x09"
+    b"R\x07sandbox\"B\x0a\x11ListPortsResponse\x12-\x0a\x05ports\x18\x01 \x03(\x0b2\x17.belljar.v1.Expos"
+    b"edPortR\x05ports\"?\x0a\x0fHidePortRequest\x12\x18\x0a\x07sandbox\x18\x01 \x01(\x09R\x07sandbox\x12\x12\x0a\x04po"
+    b"rt\x18\x02 \x01(\x0dR\x04port\"/\x0a\x10HidePortResponse\x12\x1b\x0a\x09was_shown\x18\x01 \x01(\x08R\x08wasShown\""
+    b"V\x0a\x12ForwardPortRequest\x12\x18\x0a\x07sandbox\x18\x01 \x01(\x09R\x07sandbox\x12\x12\x0a\x04port\x18\x02 \x01(\x0dR\x04p"
+    b"ort\x12\x12\x0a\x04data\x18\x03 \x01(\x0cR\x04data\")\x0a\x13ForwardPortResponse\x12\x12\x0a\x04data\x18\x01 \x01(\x0cR\x04da"
+    b"ta2\xb2\x02\x0a\x05Ports\x12D\x0a\x0aExposePort\x12\x1d.belljar.v1.ExposePortRequest\x1a\x17.bell"
+    b"jar.v1.ExposedPort\x12H\x0a\x09ListPorts\x12\x1c.belljar.v1.ListPortsRequest\x1a\x1d."
+    b"belljar.v1.ListPortsResponse\x12E\x0a\x08HidePort\x12\x1b.belljar.v1.HidePortRe"
+    b"quest\x1a\x1c.belljar.v1.HidePortResponse\x12R\x0a\x0bForwardPort\x12\x1e.belljar.v1."
+    b"ForwardPortRequest\x1a\x1f.belljar.v1.ForwardPortResponse(\x010\x01b\x06proto3"
+)
+_pool.AddSerializedFile(
     b"\x0a\x1abelljar/v1/sandboxes.proto\x12\x0abelljar.v1\x1a\x17belljar/v1/common.prot"
     b"o\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8f\x08\x0a\x07Sandbox\x12\x1d\x0a\x0asandbox_id\x18\x01 \x01"
     b"(\x09R\x09sandboxId\x12\x17\x0a\x04name\x18\x02 \x01(\x09H\x00R\x04name\x88\x01\x01\x12\x1a\x0a\x08template\x18\x03 \x01(\x09R\x08templa"
@@ -595,6 +615,14 @@ WriteArchiveResponse = _message("WriteArchiveResponse")
 Profile = _message("Profile")
 ListProfilesRequest = _message("ListProfilesRequest")
 ListProfilesResponse = _message("ListProfilesResponse")
+ExposedPort = _message("ExposedPort")
+ExposePortRequest = _message("ExposePortRequest")
+ListPortsRequest = _message("ListPortsRequest")
+ListPortsResponse = _message("ListPortsResponse")
+HidePortRequest = _message("HidePortRequest")
+HidePortResponse = _message("HidePortResponse")
+ForwardPortRequest = _message("ForwardPortRequest")
+ForwardPortResponse = _message("ForwardPortResponse")
 Sandbox = _message("Sandbox")
 Limits = _message("Limits")
 Network = _message("Network")

@@ -324,6 +324,50 @@ class ListProfilesResponse(Message):
     profiles: MutableSequence[Profile]
     def __init__(self, *, profiles: Optional[Iterable[Profile]] = ...) -> None: ...
 
+class ExposedPort(Message):
+    sandbox_id: str
+    port: int
+    public: bool
+    url: str
+    path: str
+    token: str
+    token_expires_at: Timestamp
+    def __init__(self, *, sandbox_id: Optional[str] = ..., port: Optional[int] = ..., public: Optional[bool] = ..., url: Optional[str] = ..., path: Optional[str] = ..., token: Optional[str] = ..., token_expires_at: Optional[Timestamp] = ...) -> None: ...
+
+class ExposePortRequest(Message):
+    sandbox: str
+    port: int
+    public: bool
+    expires_in_secs: float
+    def __init__(self, *, sandbox: Optional[str] = ..., port: Optional[int] = ..., public: Optional[bool] = ..., expires_in_secs: Optional[float] = ...) -> None: ...
+
+class ListPortsRequest(Message):
+    sandbox: str
+    def __init__(self, *, sandbox: Optional[str] = ...) -> None: ...
+
+class ListPortsResponse(Message):
+    ports: MutableSequence[ExposedPort]
+    def __init__(self, *, ports: Optional[Iterable[ExposedPort]] = ...) -> None: ...
+
+class HidePortRequest(Message):
+    sandbox: str
+    port: int
+    def __init__(self, *, sandbox: Optional[str] = ..., port: Optional[int] = ...) -> None: ...
+
+class HidePortResponse(Message):
+    was_shown: bool
+    def __init__(self, *, was_shown: Optional[bool] = ...) -> None: ...
+
+class ForwardPortRequest(Message):
+    sandbox: str
+    port: int
+    data: bytes
+    def __init__(self, *, sandbox: Optional[str] = ..., port: Optional[int] = ..., data: Optional[bytes] = ...) -> None: ...
+
+class ForwardPortResponse(Message):
+    data: bytes
+    def __init__(self, *, data: Optional[bytes] = ...) -> None: ...
+
 class Sandbox(Message):
     sandbox_id: str
     name: str

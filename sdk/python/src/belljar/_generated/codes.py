@@ -462,6 +462,12 @@ class StateTooNew(BelljarError):
     code = "state-too-new"
 
 
+class PortUnreachable(BelljarError):
+    """Nothing listens at that port of the sandbox, or it does not answer."""
+
+    code = "port-unreachable"
+
+
 class ServerUnreachable(BelljarError):
     """There is no server at that address, or it does not answer."""
 
@@ -575,6 +581,7 @@ BY_CODE: Dict[str, Type[BelljarError]] = {
     "agent-failed": AgentFailed,
     "state-failed": StateFailed,
     "state-too-new": StateTooNew,
+    "port-unreachable": PortUnreachable,
     "server-unreachable": ServerUnreachable,
     "server-running": ServerRunning,
     "server-stopping": ServerStopping,

@@ -22,6 +22,11 @@ WRITE_ARCHIVE = Upload("/belljar.v1.Files/WriteArchive", api.WriteArchiveRequest
 
 LIST_PROFILES = Unary("/belljar.v1.Policies/ListProfiles", api.ListProfilesRequest, api.ListProfilesResponse)
 
+EXPOSE_PORT = Unary("/belljar.v1.Ports/ExposePort", api.ExposePortRequest, api.ExposedPort)
+LIST_PORTS = Unary("/belljar.v1.Ports/ListPorts", api.ListPortsRequest, api.ListPortsResponse)
+HIDE_PORT = Unary("/belljar.v1.Ports/HidePort", api.HidePortRequest, api.HidePortResponse)
+FORWARD_PORT = Both("/belljar.v1.Ports/ForwardPort", api.ForwardPortRequest, api.ForwardPortResponse)
+
 CREATE_SANDBOX = Unary("/belljar.v1.Sandboxes/CreateSandbox", api.CreateSandboxRequest, api.Sandbox)
 GET_SANDBOX = Unary("/belljar.v1.Sandboxes/GetSandbox", api.GetSandboxRequest, api.Sandbox)
 LIST_SANDBOXES = Unary("/belljar.v1.Sandboxes/ListSandboxes", api.ListSandboxesRequest, api.ListSandboxesResponse)
