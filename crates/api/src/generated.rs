@@ -2575,976 +2575,6 @@ pub mod files_server {
         const NAME: &'static str = SERVICE_NAME;
     }
 }
-/// A named network policy.
-#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
-#[serde(deny_unknown_fields)]
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct Profile {
-    #[prost(string, tag = "1")]
-    #[serde(default)]
-    pub name: ::prost::alloc::string::String,
-    #[prost(string, tag = "2")]
-    #[serde(default)]
-    pub description: ::prost::alloc::string::String,
-    /// `none`, `allowlist` or `full`.
-    #[prost(string, tag = "3")]
-    #[serde(default)]
-    pub mode: ::prost::alloc::string::String,
-    #[prost(string, repeated, tag = "4")]
-    #[serde(default)]
-    pub allow: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-}
-#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
-#[serde(deny_unknown_fields)]
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct ListProfilesRequest {}
-#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
-#[serde(deny_unknown_fields)]
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct ListProfilesResponse {
-    #[prost(message, repeated, tag = "1")]
-    #[serde(default)]
-    pub profiles: ::prost::alloc::vec::Vec<Profile>,
-}
-/// Generated client implementations.
-pub mod policies_client {
-    #![allow(
-        unused_variables,
-        dead_code,
-        missing_docs,
-        clippy::wildcard_imports,
-        clippy::let_unit_value,
-    )]
-    use tonic::codegen::*;
-    use tonic::codegen::http::Uri;
-    #[derive(Debug, Clone)]
-    pub struct PoliciesClient<T> {
-        inner: tonic::client::Grpc<T>,
-    }
-    impl<T> PoliciesClient<T>
-    where
-        T: tonic::client::GrpcService<tonic::body::Body>,
-        T::Error: Into<StdError>,
-        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
-        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
-    {
-        pub fn new(inner: T) -> Self {
-            let inner = tonic::client::Grpc::new(inner);
-            Self { inner }
-        }
-        pub fn with_origin(inner: T, origin: Uri) -> Self {
-            let inner = tonic::client::Grpc::with_origin(inner, origin);
-            Self { inner }
-        }
-        pub fn with_interceptor<F>(
-            inner: T,
-            interceptor: F,
-        ) -> PoliciesClient<InterceptedService<T, F>>
-        where
-            F: tonic::service::Interceptor,
-            T::ResponseBody: Default,
-            T: tonic::codegen::Service<
-                http::Request<tonic::body::Body>,
-                Response = http::Response<
-                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
-                >,
-            >,
-            <T as tonic::codegen::Service<
-                http::Request<tonic::body::Body>,
-            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
-        {
-            PoliciesClient::new(InterceptedService::new(inner, interceptor))
-        }
-        /// Compress requests with the given encoding.
-        ///
-        /// This requires the server to support it otherwise it might respond with an
-        /// error.
-        #[must_use]
-        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
-            self.inner = self.inner.send_compressed(encoding);
-            self
-        }
-        /// Enable decompressing responses.
-        #[must_use]
-        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
-            self.inner = self.inner.accept_compressed(encoding);
-            self
-        }
-        /// Limits the maximum size of a decoded message.
-        ///
-        /// Default: `4MB`
-        #[must_use]
-        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
-            self.inner = self.inner.max_decoding_message_size(limit);
-            self
-        }
-        /// Limits the maximum size of an encoded message.
-        ///
-        /// Default: `usize::MAX`
-        #[must_use]
-        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
-            self.inner = self.inner.max_encoding_message_size(limit);
-            self
-        }
-        /// Network policies with a name.
-        pub async fn list_profiles(
-            &mut self,
-            request: impl tonic::IntoRequest<super::ListProfilesRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::ListProfilesResponse>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/belljar.v1.Policies/ListProfiles",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("belljar.v1.Policies", "ListProfiles"));
-            self.inner.unary(req, path, codec).await
-        }
-    }
-}
-/// Generated server implementations.
-pub mod policies_server {
-    #![allow(
-        unused_variables,
-        dead_code,
-        missing_docs,
-        clippy::wildcard_imports,
-        clippy::let_unit_value,
-    )]
-    use tonic::codegen::*;
-    /// Generated trait containing gRPC methods that should be implemented for use with PoliciesServer.
-    #[async_trait]
-    pub trait Policies: std::marker::Send + std::marker::Sync + 'static {
-        /// Network policies with a name.
-        async fn list_profiles(
-            &self,
-            request: tonic::Request<super::ListProfilesRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::ListProfilesResponse>,
-            tonic::Status,
-        >;
-    }
-    #[derive(Debug)]
-    pub struct PoliciesServer<T> {
-        inner: Arc<T>,
-        accept_compression_encodings: EnabledCompressionEncodings,
-        send_compression_encodings: EnabledCompressionEncodings,
-        max_decoding_message_size: Option<usize>,
-        max_encoding_message_size: Option<usize>,
-    }
-    impl<T> PoliciesServer<T> {
-        pub fn new(inner: T) -> Self {
-            Self::from_arc(Arc::new(inner))
-        }
-        pub fn from_arc(inner: Arc<T>) -> Self {
-            Self {
-                inner,
-                accept_compression_encodings: Default::default(),
-                send_compression_encodings: Default::default(),
-                max_decoding_message_size: None,
-                max_encoding_message_size: None,
-            }
-        }
-        pub fn with_interceptor<F>(
-            inner: T,
-            interceptor: F,
-        ) -> InterceptedService<Self, F>
-        where
-            F: tonic::service::Interceptor,
-        {
-            InterceptedService::new(Self::new(inner), interceptor)
-        }
-        /// Enable decompressing requests with the given encoding.
-        #[must_use]
-        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
-            self.accept_compression_encodings.enable(encoding);
-            self
-        }
-        /// Compress responses with the given encoding, if the client supports it.
-        #[must_use]
-        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
-            self.send_compression_encodings.enable(encoding);
-            self
-        }
-        /// Limits the maximum size of a decoded message.
-        ///
-        /// Default: `4MB`
-        #[must_use]
-        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
-            self.max_decoding_message_size = Some(limit);
-            self
-        }
-        /// Limits the maximum size of an encoded message.
-        ///
-        /// Default: `usize::MAX`
-        #[must_use]
-        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
-            self.max_encoding_message_size = Some(limit);
-            self
-        }
-    }
-    impl<T, B> tonic::codegen::Service<http::Request<B>> for PoliciesServer<T>
-    where
-        T: Policies,
-        B: Body + std::marker::Send + 'static,
-        B::Error: Into<StdError> + std::marker::Send + 'static,
-    {
-        type Response = http::Response<tonic::body::Body>;
-        type Error = std::convert::Infallible;
-        type Future = BoxFuture<Self::Response, Self::Error>;
-        fn poll_ready(
-            &mut self,
-            _cx: &mut Context<'_>,
-        ) -> Poll<std::result::Result<(), Self::Error>> {
-            Poll::Ready(Ok(()))
-        }
-        fn call(&mut self, req: http::Request<B>) -> Self::Future {
-            match req.uri().path() {
-                "/belljar.v1.Policies/ListProfiles" => {
-                    #[allow(non_camel_case_types)]
-                    struct ListProfilesSvc<T: Policies>(pub Arc<T>);
-                    impl<
-                        T: Policies,
-                    > tonic::server::UnaryService<super::ListProfilesRequest>
-                    for ListProfilesSvc<T> {
-                        type Response = super::ListProfilesResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::ListProfilesRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as Policies>::list_profiles(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = ListProfilesSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                _ => {
-                    Box::pin(async move {
-                        let mut response = http::Response::new(
-                            tonic::body::Body::default(),
-                        );
-                        let headers = response.headers_mut();
-                        headers
-                            .insert(
-                                tonic::Status::GRPC_STATUS,
-                                (tonic::Code::Unimplemented as i32).into(),
-                            );
-                        headers
-                            .insert(
-                                http::header::CONTENT_TYPE,
-                                tonic::metadata::GRPC_CONTENT_TYPE,
-                            );
-                        Ok(response)
-                    })
-                }
-            }
-        }
-    }
-    impl<T> Clone for PoliciesServer<T> {
-        fn clone(&self) -> Self {
-            let inner = self.inner.clone();
-            Self {
-                inner,
-                accept_compression_encodings: self.accept_compression_encodings,
-                send_compression_encodings: self.send_compression_encodings,
-                max_decoding_message_size: self.max_decoding_message_size,
-                max_encoding_message_size: self.max_encoding_message_size,
-            }
-        }
-    }
-    /// Generated gRPC service name
-    pub const SERVICE_NAME: &str = "belljar.v1.Policies";
-    impl<T> tonic::server::NamedService for PoliciesServer<T> {
-        const NAME: &'static str = SERVICE_NAME;
-    }
-}
-/// A port that is shown over HTTP.
-#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
-#[serde(deny_unknown_fields)]
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct ExposedPort {
-    #[prost(string, tag = "1")]
-    #[serde(default)]
-    pub sandbox_id: ::prost::alloc::string::String,
-    #[prost(uint32, tag = "2")]
-    #[serde(default)]
-    pub port: u32,
-    /// To everybody, without a token.
-    #[prost(bool, tag = "3")]
-    #[serde(default)]
-    pub public: bool,
-    /// Where it is shown, if the server listens on TCP.
-    #[prost(string, optional, tag = "4")]
-    #[serde(default)]
-    pub url: ::core::option::Option<::prost::alloc::string::String>,
-    /// The same by a path of the API, for who may use the API.
-    #[prost(string, tag = "5")]
-    #[serde(default)]
-    pub path: ::prost::alloc::string::String,
-    /// Opens the address for a browser, once: it comes with the answer to `ExposePort` unless the port is public.
-    #[prost(string, optional, tag = "6")]
-    #[serde(default)]
-    pub token: ::core::option::Option<::prost::alloc::string::String>,
-    #[prost(message, optional, tag = "7")]
-    #[serde(default)]
-    #[serde(with = "crate::json::time")]
-    #[schema(value_type = Option<String>, format = DateTime)]
-    pub token_expires_at: ::core::option::Option<::prost_types::Timestamp>,
-}
-#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
-#[serde(deny_unknown_fields)]
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct ExposePortRequest {
-    /// Name or id.
-    #[prost(string, tag = "1")]
-    #[serde(default)]
-    pub sandbox: ::prost::alloc::string::String,
-    #[prost(uint32, tag = "2")]
-    #[serde(default)]
-    pub port: u32,
-    #[prost(bool, tag = "3")]
-    #[serde(default)]
-    pub public: bool,
-    /// How long the token is valid, at most a day. Absent: an hour.
-    #[prost(double, optional, tag = "4")]
-    #[serde(default)]
-    pub expires_in_secs: ::core::option::Option<f64>,
-}
-#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
-#[serde(deny_unknown_fields)]
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct ListPortsRequest {
-    /// Name or id.
-    #[prost(string, tag = "1")]
-    #[serde(default)]
-    pub sandbox: ::prost::alloc::string::String,
-}
-#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
-#[serde(deny_unknown_fields)]
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct ListPortsResponse {
-    #[prost(message, repeated, tag = "1")]
-    #[serde(default)]
-    pub ports: ::prost::alloc::vec::Vec<ExposedPort>,
-}
-#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
-#[serde(deny_unknown_fields)]
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct HidePortRequest {
-    /// Name or id.
-    #[prost(string, tag = "1")]
-    #[serde(default)]
-    pub sandbox: ::prost::alloc::string::String,
-    #[prost(uint32, tag = "2")]
-    #[serde(default)]
-    pub port: u32,
-}
-#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
-#[serde(deny_unknown_fields)]
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct HidePortResponse {
-    /// False: it was not shown.
-    #[prost(bool, tag = "1")]
-    #[serde(default)]
-    pub was_shown: bool,
-}
-#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
-#[serde(deny_unknown_fields)]
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct ForwardPortRequest {
-    /// Name or id; in the first message.
-    #[prost(string, tag = "1")]
-    #[serde(default)]
-    pub sandbox: ::prost::alloc::string::String,
-    /// In the first message.
-    #[prost(uint32, tag = "2")]
-    #[serde(default)]
-    pub port: u32,
-    #[prost(bytes = "bytes", tag = "3")]
-    #[serde(default)]
-    #[serde(
-        serialize_with = "crate::json::base64::one",
-        deserialize_with = "crate::json::base64::read_one"
-    )]
-    #[schema(value_type = String)]
-    pub data: ::prost::bytes::Bytes,
-}
-#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
-#[serde(deny_unknown_fields)]
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct ForwardPortResponse {
-    /// Empty in the first message, which says that the connection stands.
-    #[prost(bytes = "bytes", tag = "1")]
-    #[serde(default)]
-    #[serde(
-        serialize_with = "crate::json::base64::one",
-        deserialize_with = "crate::json::base64::read_one"
-    )]
-    #[schema(value_type = String)]
-    pub data: ::prost::bytes::Bytes,
-}
-/// Generated client implementations.
-pub mod ports_client {
-    #![allow(
-        unused_variables,
-        dead_code,
-        missing_docs,
-        clippy::wildcard_imports,
-        clippy::let_unit_value,
-    )]
-    use tonic::codegen::*;
-    use tonic::codegen::http::Uri;
-    /// Reaching what listens inside a sandbox, on its own loopback.
-    #[derive(Debug, Clone)]
-    pub struct PortsClient<T> {
-        inner: tonic::client::Grpc<T>,
-    }
-    impl<T> PortsClient<T>
-    where
-        T: tonic::client::GrpcService<tonic::body::Body>,
-        T::Error: Into<StdError>,
-        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
-        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
-    {
-        pub fn new(inner: T) -> Self {
-            let inner = tonic::client::Grpc::new(inner);
-            Self { inner }
-        }
-        pub fn with_origin(inner: T, origin: Uri) -> Self {
-            let inner = tonic::client::Grpc::with_origin(inner, origin);
-            Self { inner }
-        }
-        pub fn with_interceptor<F>(
-            inner: T,
-            interceptor: F,
-        ) -> PortsClient<InterceptedService<T, F>>
-        where
-            F: tonic::service::Interceptor,
-            T::ResponseBody: Default,
-            T: tonic::codegen::Service<
-                http::Request<tonic::body::Body>,
-                Response = http::Response<
-                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
-                >,
-            >,
-            <T as tonic::codegen::Service<
-                http::Request<tonic::body::Body>,
-            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
-        {
-            PortsClient::new(InterceptedService::new(inner, interceptor))
-        }
-        /// Compress requests with the given encoding.
-        ///
-        /// This requires the server to support it otherwise it might respond with an
-        /// error.
-        #[must_use]
-        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
-            self.inner = self.inner.send_compressed(encoding);
-            self
-        }
-        /// Enable decompressing responses.
-        #[must_use]
-        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
-            self.inner = self.inner.accept_compressed(encoding);
-            self
-        }
-        /// Limits the maximum size of a decoded message.
-        ///
-        /// Default: `4MB`
-        #[must_use]
-        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
-            self.inner = self.inner.max_decoding_message_size(limit);
-            self
-        }
-        /// Limits the maximum size of an encoded message.
-        ///
-        /// Default: `usize::MAX`
-        #[must_use]
-        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
-            self.inner = self.inner.max_encoding_message_size(limit);
-            self
-        }
-        /// Shows a port over HTTP, to who has a token for it or to everybody.
-        pub async fn expose_port(
-            &mut self,
-            request: impl tonic::IntoRequest<super::ExposePortRequest>,
-        ) -> std::result::Result<tonic::Response<super::ExposedPort>, tonic::Status> {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/belljar.v1.Ports/ExposePort",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("belljar.v1.Ports", "ExposePort"));
-            self.inner.unary(req, path, codec).await
-        }
-        /// The ports of a sandbox that are shown.
-        pub async fn list_ports(
-            &mut self,
-            request: impl tonic::IntoRequest<super::ListPortsRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::ListPortsResponse>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/belljar.v1.Ports/ListPorts",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("belljar.v1.Ports", "ListPorts"));
-            self.inner.unary(req, path, codec).await
-        }
-        /// Shows a port no longer.
-        pub async fn hide_port(
-            &mut self,
-            request: impl tonic::IntoRequest<super::HidePortRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::HidePortResponse>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/belljar.v1.Ports/HidePort",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut().insert(GrpcMethod::new("belljar.v1.Ports", "HidePort"));
-            self.inner.unary(req, path, codec).await
-        }
-        /// Joins a stream of bytes to a port, shown or not. The first message says which.
-        pub async fn forward_port(
-            &mut self,
-            request: impl tonic::IntoStreamingRequest<
-                Message = super::ForwardPortRequest,
-            >,
-        ) -> std::result::Result<
-            tonic::Response<tonic::codec::Streaming<super::ForwardPortResponse>>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/belljar.v1.Ports/ForwardPort",
-            );
-            let mut req = request.into_streaming_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("belljar.v1.Ports", "ForwardPort"));
-            self.inner.streaming(req, path, codec).await
-        }
-    }
-}
-/// Generated server implementations.
-pub mod ports_server {
-    #![allow(
-        unused_variables,
-        dead_code,
-        missing_docs,
-        clippy::wildcard_imports,
-        clippy::let_unit_value,
-    )]
-    use tonic::codegen::*;
-    /// Generated trait containing gRPC methods that should be implemented for use with PortsServer.
-    #[async_trait]
-    pub trait Ports: std::marker::Send + std::marker::Sync + 'static {
-        /// Shows a port over HTTP, to who has a token for it or to everybody.
-        async fn expose_port(
-            &self,
-            request: tonic::Request<super::ExposePortRequest>,
-        ) -> std::result::Result<tonic::Response<super::ExposedPort>, tonic::Status>;
-        /// The ports of a sandbox that are shown.
-        async fn list_ports(
-            &self,
-            request: tonic::Request<super::ListPortsRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::ListPortsResponse>,
-            tonic::Status,
-        >;
-        /// Shows a port no longer.
-        async fn hide_port(
-            &self,
-            request: tonic::Request<super::HidePortRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::HidePortResponse>,
-            tonic::Status,
-        >;
-        /// Server streaming response type for the ForwardPort method.
-        type ForwardPortStream: tonic::codegen::tokio_stream::Stream<
-                Item = std::result::Result<super::ForwardPortResponse, tonic::Status>,
-            >
-            + std::marker::Send
-            + 'static;
-        /// Joins a stream of bytes to a port, shown or not. The first message says which.
-        async fn forward_port(
-            &self,
-            request: tonic::Request<tonic::Streaming<super::ForwardPortRequest>>,
-        ) -> std::result::Result<
-            tonic::Response<Self::ForwardPortStream>,
-            tonic::Status,
-        >;
-    }
-    /// Reaching what listens inside a sandbox, on its own loopback.
-    #[derive(Debug)]
-    pub struct PortsServer<T> {
-        inner: Arc<T>,
-        accept_compression_encodings: EnabledCompressionEncodings,
-        send_compression_encodings: EnabledCompressionEncodings,
-        max_decoding_message_size: Option<usize>,
-        max_encoding_message_size: Option<usize>,
-    }
-    impl<T> PortsServer<T> {
-        pub fn new(inner: T) -> Self {
-            Self::from_arc(Arc::new(inner))
-        }
-        pub fn from_arc(inner: Arc<T>) -> Self {
-            Self {
-                inner,
-                accept_compression_encodings: Default::default(),
-                send_compression_encodings: Default::default(),
-                max_decoding_message_size: None,
-                max_encoding_message_size: None,
-            }
-        }
-        pub fn with_interceptor<F>(
-            inner: T,
-            interceptor: F,
-        ) -> InterceptedService<Self, F>
-        where
-            F: tonic::service::Interceptor,
-        {
-            InterceptedService::new(Self::new(inner), interceptor)
-        }
-        /// Enable decompressing requests with the given encoding.
-        #[must_use]
-        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
-            self.accept_compression_encodings.enable(encoding);
-            self
-        }
-        /// Compress responses with the given encoding, if the client supports it.
-        #[must_use]
-        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
-            self.send_compression_encodings.enable(encoding);
-            self
-        }
-        /// Limits the maximum size of a decoded message.
-        ///
-        /// Default: `4MB`
-        #[must_use]
-        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
-            self.max_decoding_message_size = Some(limit);
-            self
-        }
-        /// Limits the maximum size of an encoded message.
-        ///
-        /// Default: `usize::MAX`
-        #[must_use]
-        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
-            self.max_encoding_message_size = Some(limit);
-            self
-        }
-    }
-    impl<T, B> tonic::codegen::Service<http::Request<B>> for PortsServer<T>
-    where
-        T: Ports,
-        B: Body + std::marker::Send + 'static,
-        B::Error: Into<StdError> + std::marker::Send + 'static,
-    {
-        type Response = http::Response<tonic::body::Body>;
-        type Error = std::convert::Infallible;
-        type Future = BoxFuture<Self::Response, Self::Error>;
-        fn poll_ready(
-            &mut self,
-            _cx: &mut Context<'_>,
-        ) -> Poll<std::result::Result<(), Self::Error>> {
-            Poll::Ready(Ok(()))
-        }
-        fn call(&mut self, req: http::Request<B>) -> Self::Future {
-            match req.uri().path() {
-                "/belljar.v1.Ports/ExposePort" => {
-                    #[allow(non_camel_case_types)]
-                    struct ExposePortSvc<T: Ports>(pub Arc<T>);
-                    impl<T: Ports> tonic::server::UnaryService<super::ExposePortRequest>
-                    for ExposePortSvc<T> {
-                        type Response = super::ExposedPort;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::ExposePortRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as Ports>::expose_port(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = ExposePortSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/belljar.v1.Ports/ListPorts" => {
-                    #[allow(non_camel_case_types)]
-                    struct ListPortsSvc<T: Ports>(pub Arc<T>);
-                    impl<T: Ports> tonic::server::UnaryService<super::ListPortsRequest>
-                    for ListPortsSvc<T> {
-                        type Response = super::ListPortsResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::ListPortsRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as Ports>::list_ports(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = ListPortsSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/belljar.v1.Ports/HidePort" => {
-                    #[allow(non_camel_case_types)]
-                    struct HidePortSvc<T: Ports>(pub Arc<T>);
-                    impl<T: Ports> tonic::server::UnaryService<super::HidePortRequest>
-                    for HidePortSvc<T> {
-                        type Response = super::HidePortResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::HidePortRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as Ports>::hide_port(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = HidePortSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/belljar.v1.Ports/ForwardPort" => {
-                    #[allow(non_camel_case_types)]
-                    struct ForwardPortSvc<T: Ports>(pub Arc<T>);
-                    impl<
-                        T: Ports,
-                    > tonic::server::StreamingService<super::ForwardPortRequest>
-                    for ForwardPortSvc<T> {
-                        type Response = super::ForwardPortResponse;
-                        type ResponseStream = T::ForwardPortStream;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::ResponseStream>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<
-                                tonic::Streaming<super::ForwardPortRequest>,
-                            >,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as Ports>::forward_port(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = ForwardPortSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.streaming(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                _ => {
-                    Box::pin(async move {
-                        let mut response = http::Response::new(
-                            tonic::body::Body::default(),
-                        );
-                        let headers = response.headers_mut();
-                        headers
-                            .insert(
-                                tonic::Status::GRPC_STATUS,
-                                (tonic::Code::Unimplemented as i32).into(),
-                            );
-                        headers
-                            .insert(
-                                http::header::CONTENT_TYPE,
-                                tonic::metadata::GRPC_CONTENT_TYPE,
-                            );
-                        Ok(response)
-                    })
-                }
-            }
-        }
-    }
-    impl<T> Clone for PortsServer<T> {
-        fn clone(&self) -> Self {
-            let inner = self.inner.clone();
-            Self {
-                inner,
-                accept_compression_encodings: self.accept_compression_encodings,
-                send_compression_encodings: self.send_compression_encodings,
-                max_decoding_message_size: self.max_decoding_message_size,
-                max_encoding_message_size: self.max_encoding_message_size,
-            }
-        }
-    }
-    /// Generated gRPC service name
-    pub const SERVICE_NAME: &str = "belljar.v1.Ports";
-    impl<T> tonic::server::NamedService for PortsServer<T> {
-        const NAME: &'static str = SERVICE_NAME;
-    }
-}
 /// A sandbox as it is recorded.
 #[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -3637,6 +2667,66 @@ pub struct Sandbox {
     #[prost(string, tag = "21")]
     #[serde(default)]
     pub user: ::prost::alloc::string::String,
+    /// What it runs under; absent: nothing is asked.
+    #[prost(message, optional, tag = "22")]
+    #[serde(default)]
+    pub policy: ::core::option::Option<SandboxPolicy>,
+}
+/// What a sandbox runs under, for its whole life.
+#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SandboxPolicy {
+    #[prost(string, tag = "1")]
+    #[serde(default)]
+    pub name: ::prost::alloc::string::String,
+    /// Of a policy that the server keeps.
+    #[prost(uint32, optional, tag = "2")]
+    #[serde(default)]
+    pub version: ::core::option::Option<u32>,
+    /// SHA-256 of what the documents say, in hexadecimal.
+    #[prost(string, tag = "3")]
+    #[serde(default)]
+    pub digest: ::prost::alloc::string::String,
+    /// Everything is permitted and put on record.
+    #[prost(bool, tag = "4")]
+    #[serde(default)]
+    pub recording: bool,
+}
+/// A policy document in YAML or JSON.
+#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PolicyDocument {
+    /// What people know it by, such as its path.
+    #[prost(string, tag = "1")]
+    #[serde(default)]
+    pub origin: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    #[serde(default)]
+    pub text: ::prost::alloc::string::String,
+}
+/// Which policy a new sandbox runs under. Exactly one is given.
+#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct PolicySpec {
+    /// One document, which extends no other.
+    #[prost(string, optional, tag = "1")]
+    #[serde(default)]
+    pub document: ::core::option::Option<::prost::alloc::string::String>,
+    /// One that the server keeps: `name` or `name@version`.
+    #[prost(string, optional, tag = "2")]
+    #[serde(default)]
+    pub name: ::core::option::Option<::prost::alloc::string::String>,
+    /// Documents that build on each other, the most general first.
+    #[prost(message, repeated, tag = "3")]
+    #[serde(default)]
+    pub documents: ::prost::alloc::vec::Vec<PolicyDocument>,
+    /// None that denies: everything is put on record, for `LearnPolicy`.
+    #[prost(bool, tag = "4")]
+    #[serde(default)]
+    pub record: bool,
 }
 /// What a sandbox may use. Absent: the default.
 #[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
@@ -3817,6 +2907,10 @@ pub struct CreateSandboxRequest {
     #[prost(bool, tag = "28")]
     #[serde(default)]
     pub same_shape: bool,
+    /// What the sandbox runs under. The other fields may ask for less than it allows, never for more.
+    #[prost(message, optional, tag = "29")]
+    #[serde(default)]
+    pub policy: ::core::option::Option<PolicySpec>,
 }
 #[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -5330,6 +4424,1472 @@ pub mod sandboxes_server {
         const NAME: &'static str = SERVICE_NAME;
     }
 }
+/// One version of a policy that the server keeps.
+#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Policy {
+    #[prost(string, tag = "1")]
+    #[serde(default)]
+    pub name: ::prost::alloc::string::String,
+    #[prost(uint32, tag = "2")]
+    #[serde(default)]
+    pub version: u32,
+    /// SHA-256 of what the documents say, in hexadecimal.
+    #[prost(string, tag = "3")]
+    #[serde(default)]
+    pub digest: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "4")]
+    #[serde(default)]
+    #[serde(with = "crate::json::time")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub created_at: ::core::option::Option<::prost_types::Timestamp>,
+    #[prost(string, tag = "5")]
+    #[serde(default)]
+    pub tenant: ::prost::alloc::string::String,
+    /// The most general first. Not in lists.
+    #[prost(message, repeated, tag = "6")]
+    #[serde(default)]
+    pub documents: ::prost::alloc::vec::Vec<PolicyDocument>,
+    /// What they say together, as YAML. Not in lists.
+    #[prost(string, tag = "7")]
+    #[serde(default)]
+    pub effective: ::prost::alloc::string::String,
+}
+#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct PutPolicyRequest {
+    #[prost(string, tag = "1")]
+    #[serde(default)]
+    pub name: ::prost::alloc::string::String,
+    /// The most general first.
+    #[prost(message, repeated, tag = "2")]
+    #[serde(default)]
+    pub documents: ::prost::alloc::vec::Vec<PolicyDocument>,
+    /// For administrators: whose it is. Others always keep their own.
+    #[prost(string, optional, tag = "3")]
+    #[serde(default)]
+    pub tenant: ::core::option::Option<::prost::alloc::string::String>,
+}
+#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetPolicyRequest {
+    /// `name` or `name@version`.
+    #[prost(string, tag = "1")]
+    #[serde(default)]
+    pub name: ::prost::alloc::string::String,
+    #[prost(string, optional, tag = "2")]
+    #[serde(default)]
+    pub tenant: ::core::option::Option<::prost::alloc::string::String>,
+}
+#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListPoliciesRequest {
+    /// Every version of this one.
+    #[prost(string, optional, tag = "1")]
+    #[serde(default)]
+    pub name: ::core::option::Option<::prost::alloc::string::String>,
+    #[prost(string, optional, tag = "2")]
+    #[serde(default)]
+    pub tenant: ::core::option::Option<::prost::alloc::string::String>,
+}
+#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListPoliciesResponse {
+    #[prost(message, repeated, tag = "1")]
+    #[serde(default)]
+    pub policies: ::prost::alloc::vec::Vec<Policy>,
+}
+#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RemovePolicyRequest {
+    /// `name` or `name@version`.
+    #[prost(string, tag = "1")]
+    #[serde(default)]
+    pub name: ::prost::alloc::string::String,
+    #[prost(string, optional, tag = "2")]
+    #[serde(default)]
+    pub tenant: ::core::option::Option<::prost::alloc::string::String>,
+}
+#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RemovePolicyResponse {}
+#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LearnPolicyRequest {
+    /// Name or id; by id also one that has ended.
+    #[prost(string, tag = "1")]
+    #[serde(default)]
+    pub sandbox: ::prost::alloc::string::String,
+}
+#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LearnPolicyResponse {
+    /// As YAML.
+    #[prost(string, tag = "1")]
+    #[serde(default)]
+    pub document: ::prost::alloc::string::String,
+    /// What could not be learned exactly.
+    #[prost(string, repeated, tag = "2")]
+    #[serde(default)]
+    pub notes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+/// A named network policy.
+#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Profile {
+    #[prost(string, tag = "1")]
+    #[serde(default)]
+    pub name: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    #[serde(default)]
+    pub description: ::prost::alloc::string::String,
+    /// `none`, `allowlist` or `full`.
+    #[prost(string, tag = "3")]
+    #[serde(default)]
+    pub mode: ::prost::alloc::string::String,
+    #[prost(string, repeated, tag = "4")]
+    #[serde(default)]
+    pub allow: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListProfilesRequest {}
+#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListProfilesResponse {
+    #[prost(message, repeated, tag = "1")]
+    #[serde(default)]
+    pub profiles: ::prost::alloc::vec::Vec<Profile>,
+}
+/// Generated client implementations.
+pub mod policies_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    #[derive(Debug, Clone)]
+    pub struct PoliciesClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl<T> PoliciesClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> PoliciesClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            PoliciesClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// Network policies with a name.
+        pub async fn list_profiles(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListProfilesRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListProfilesResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/belljar.v1.Policies/ListProfiles",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("belljar.v1.Policies", "ListProfiles"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Keeps a policy by name. Each change is a new version; what says the same as the newest is not kept twice.
+        pub async fn put_policy(
+            &mut self,
+            request: impl tonic::IntoRequest<super::PutPolicyRequest>,
+        ) -> std::result::Result<tonic::Response<super::Policy>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/belljar.v1.Policies/PutPolicy",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("belljar.v1.Policies", "PutPolicy"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// One version of a policy, with its documents.
+        pub async fn get_policy(
+            &mut self,
+            request: impl tonic::IntoRequest<super::GetPolicyRequest>,
+        ) -> std::result::Result<tonic::Response<super::Policy>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/belljar.v1.Policies/GetPolicy",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("belljar.v1.Policies", "GetPolicy"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// The newest version of each policy by name, or every version of one.
+        pub async fn list_policies(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListPoliciesRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListPoliciesResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/belljar.v1.Policies/ListPolicies",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("belljar.v1.Policies", "ListPolicies"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Removes a version, or all. Sandboxes that run under one go on.
+        pub async fn remove_policy(
+            &mut self,
+            request: impl tonic::IntoRequest<super::RemovePolicyRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RemovePolicyResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/belljar.v1.Policies/RemovePolicy",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("belljar.v1.Policies", "RemovePolicy"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// The smallest document that allows what a sandbox did under a policy or while it was recorded, for review.
+        pub async fn learn_policy(
+            &mut self,
+            request: impl tonic::IntoRequest<super::LearnPolicyRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::LearnPolicyResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/belljar.v1.Policies/LearnPolicy",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("belljar.v1.Policies", "LearnPolicy"));
+            self.inner.unary(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+pub mod policies_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with PoliciesServer.
+    #[async_trait]
+    pub trait Policies: std::marker::Send + std::marker::Sync + 'static {
+        /// Network policies with a name.
+        async fn list_profiles(
+            &self,
+            request: tonic::Request<super::ListProfilesRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListProfilesResponse>,
+            tonic::Status,
+        >;
+        /// Keeps a policy by name. Each change is a new version; what says the same as the newest is not kept twice.
+        async fn put_policy(
+            &self,
+            request: tonic::Request<super::PutPolicyRequest>,
+        ) -> std::result::Result<tonic::Response<super::Policy>, tonic::Status>;
+        /// One version of a policy, with its documents.
+        async fn get_policy(
+            &self,
+            request: tonic::Request<super::GetPolicyRequest>,
+        ) -> std::result::Result<tonic::Response<super::Policy>, tonic::Status>;
+        /// The newest version of each policy by name, or every version of one.
+        async fn list_policies(
+            &self,
+            request: tonic::Request<super::ListPoliciesRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListPoliciesResponse>,
+            tonic::Status,
+        >;
+        /// Removes a version, or all. Sandboxes that run under one go on.
+        async fn remove_policy(
+            &self,
+            request: tonic::Request<super::RemovePolicyRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RemovePolicyResponse>,
+            tonic::Status,
+        >;
+        /// The smallest document that allows what a sandbox did under a policy or while it was recorded, for review.
+        async fn learn_policy(
+            &self,
+            request: tonic::Request<super::LearnPolicyRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::LearnPolicyResponse>,
+            tonic::Status,
+        >;
+    }
+    #[derive(Debug)]
+    pub struct PoliciesServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> PoliciesServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for PoliciesServer<T>
+    where
+        T: Policies,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/belljar.v1.Policies/ListProfiles" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListProfilesSvc<T: Policies>(pub Arc<T>);
+                    impl<
+                        T: Policies,
+                    > tonic::server::UnaryService<super::ListProfilesRequest>
+                    for ListProfilesSvc<T> {
+                        type Response = super::ListProfilesResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListProfilesRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Policies>::list_profiles(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListProfilesSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/belljar.v1.Policies/PutPolicy" => {
+                    #[allow(non_camel_case_types)]
+                    struct PutPolicySvc<T: Policies>(pub Arc<T>);
+                    impl<
+                        T: Policies,
+                    > tonic::server::UnaryService<super::PutPolicyRequest>
+                    for PutPolicySvc<T> {
+                        type Response = super::Policy;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::PutPolicyRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Policies>::put_policy(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = PutPolicySvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/belljar.v1.Policies/GetPolicy" => {
+                    #[allow(non_camel_case_types)]
+                    struct GetPolicySvc<T: Policies>(pub Arc<T>);
+                    impl<
+                        T: Policies,
+                    > tonic::server::UnaryService<super::GetPolicyRequest>
+                    for GetPolicySvc<T> {
+                        type Response = super::Policy;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::GetPolicyRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Policies>::get_policy(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = GetPolicySvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/belljar.v1.Policies/ListPolicies" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListPoliciesSvc<T: Policies>(pub Arc<T>);
+                    impl<
+                        T: Policies,
+                    > tonic::server::UnaryService<super::ListPoliciesRequest>
+                    for ListPoliciesSvc<T> {
+                        type Response = super::ListPoliciesResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListPoliciesRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Policies>::list_policies(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListPoliciesSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/belljar.v1.Policies/RemovePolicy" => {
+                    #[allow(non_camel_case_types)]
+                    struct RemovePolicySvc<T: Policies>(pub Arc<T>);
+                    impl<
+                        T: Policies,
+                    > tonic::server::UnaryService<super::RemovePolicyRequest>
+                    for RemovePolicySvc<T> {
+                        type Response = super::RemovePolicyResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::RemovePolicyRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Policies>::remove_policy(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = RemovePolicySvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/belljar.v1.Policies/LearnPolicy" => {
+                    #[allow(non_camel_case_types)]
+                    struct LearnPolicySvc<T: Policies>(pub Arc<T>);
+                    impl<
+                        T: Policies,
+                    > tonic::server::UnaryService<super::LearnPolicyRequest>
+                    for LearnPolicySvc<T> {
+                        type Response = super::LearnPolicyResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::LearnPolicyRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Policies>::learn_policy(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = LearnPolicySvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for PoliciesServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "belljar.v1.Policies";
+    impl<T> tonic::server::NamedService for PoliciesServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
+}
+/// A port that is shown over HTTP.
+#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ExposedPort {
+    #[prost(string, tag = "1")]
+    #[serde(default)]
+    pub sandbox_id: ::prost::alloc::string::String,
+    #[prost(uint32, tag = "2")]
+    #[serde(default)]
+    pub port: u32,
+    /// To everybody, without a token.
+    #[prost(bool, tag = "3")]
+    #[serde(default)]
+    pub public: bool,
+    /// Where it is shown, if the server listens on TCP.
+    #[prost(string, optional, tag = "4")]
+    #[serde(default)]
+    pub url: ::core::option::Option<::prost::alloc::string::String>,
+    /// The same by a path of the API, for who may use the API.
+    #[prost(string, tag = "5")]
+    #[serde(default)]
+    pub path: ::prost::alloc::string::String,
+    /// Opens the address for a browser, once: it comes with the answer to `ExposePort` unless the port is public.
+    #[prost(string, optional, tag = "6")]
+    #[serde(default)]
+    pub token: ::core::option::Option<::prost::alloc::string::String>,
+    #[prost(message, optional, tag = "7")]
+    #[serde(default)]
+    #[serde(with = "crate::json::time")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub token_expires_at: ::core::option::Option<::prost_types::Timestamp>,
+}
+#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ExposePortRequest {
+    /// Name or id.
+    #[prost(string, tag = "1")]
+    #[serde(default)]
+    pub sandbox: ::prost::alloc::string::String,
+    #[prost(uint32, tag = "2")]
+    #[serde(default)]
+    pub port: u32,
+    #[prost(bool, tag = "3")]
+    #[serde(default)]
+    pub public: bool,
+    /// How long the token is valid, at most a day. Absent: an hour.
+    #[prost(double, optional, tag = "4")]
+    #[serde(default)]
+    pub expires_in_secs: ::core::option::Option<f64>,
+}
+#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListPortsRequest {
+    /// Name or id.
+    #[prost(string, tag = "1")]
+    #[serde(default)]
+    pub sandbox: ::prost::alloc::string::String,
+}
+#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListPortsResponse {
+    #[prost(message, repeated, tag = "1")]
+    #[serde(default)]
+    pub ports: ::prost::alloc::vec::Vec<ExposedPort>,
+}
+#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct HidePortRequest {
+    /// Name or id.
+    #[prost(string, tag = "1")]
+    #[serde(default)]
+    pub sandbox: ::prost::alloc::string::String,
+    #[prost(uint32, tag = "2")]
+    #[serde(default)]
+    pub port: u32,
+}
+#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct HidePortResponse {
+    /// False: it was not shown.
+    #[prost(bool, tag = "1")]
+    #[serde(default)]
+    pub was_shown: bool,
+}
+#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ForwardPortRequest {
+    /// Name or id; in the first message.
+    #[prost(string, tag = "1")]
+    #[serde(default)]
+    pub sandbox: ::prost::alloc::string::String,
+    /// In the first message.
+    #[prost(uint32, tag = "2")]
+    #[serde(default)]
+    pub port: u32,
+    #[prost(bytes = "bytes", tag = "3")]
+    #[serde(default)]
+    #[serde(
+        serialize_with = "crate::json::base64::one",
+        deserialize_with = "crate::json::base64::read_one"
+    )]
+    #[schema(value_type = String)]
+    pub data: ::prost::bytes::Bytes,
+}
+#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ForwardPortResponse {
+    /// Empty in the first message, which says that the connection stands.
+    #[prost(bytes = "bytes", tag = "1")]
+    #[serde(default)]
+    #[serde(
+        serialize_with = "crate::json::base64::one",
+        deserialize_with = "crate::json::base64::read_one"
+    )]
+    #[schema(value_type = String)]
+    pub data: ::prost::bytes::Bytes,
+}
+/// Generated client implementations.
+pub mod ports_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    /// Reaching what listens inside a sandbox, on its own loopback.
+    #[derive(Debug, Clone)]
+    pub struct PortsClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl<T> PortsClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> PortsClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            PortsClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// Shows a port over HTTP, to who has a token for it or to everybody.
+        pub async fn expose_port(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ExposePortRequest>,
+        ) -> std::result::Result<tonic::Response<super::ExposedPort>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/belljar.v1.Ports/ExposePort",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("belljar.v1.Ports", "ExposePort"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// The ports of a sandbox that are shown.
+        pub async fn list_ports(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListPortsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListPortsResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/belljar.v1.Ports/ListPorts",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("belljar.v1.Ports", "ListPorts"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Shows a port no longer.
+        pub async fn hide_port(
+            &mut self,
+            request: impl tonic::IntoRequest<super::HidePortRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::HidePortResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/belljar.v1.Ports/HidePort",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("belljar.v1.Ports", "HidePort"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Joins a stream of bytes to a port, shown or not. The first message says which.
+        pub async fn forward_port(
+            &mut self,
+            request: impl tonic::IntoStreamingRequest<
+                Message = super::ForwardPortRequest,
+            >,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::ForwardPortResponse>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/belljar.v1.Ports/ForwardPort",
+            );
+            let mut req = request.into_streaming_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("belljar.v1.Ports", "ForwardPort"));
+            self.inner.streaming(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+pub mod ports_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with PortsServer.
+    #[async_trait]
+    pub trait Ports: std::marker::Send + std::marker::Sync + 'static {
+        /// Shows a port over HTTP, to who has a token for it or to everybody.
+        async fn expose_port(
+            &self,
+            request: tonic::Request<super::ExposePortRequest>,
+        ) -> std::result::Result<tonic::Response<super::ExposedPort>, tonic::Status>;
+        /// The ports of a sandbox that are shown.
+        async fn list_ports(
+            &self,
+            request: tonic::Request<super::ListPortsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListPortsResponse>,
+            tonic::Status,
+        >;
+        /// Shows a port no longer.
+        async fn hide_port(
+            &self,
+            request: tonic::Request<super::HidePortRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::HidePortResponse>,
+            tonic::Status,
+        >;
+        /// Server streaming response type for the ForwardPort method.
+        type ForwardPortStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::ForwardPortResponse, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// Joins a stream of bytes to a port, shown or not. The first message says which.
+        async fn forward_port(
+            &self,
+            request: tonic::Request<tonic::Streaming<super::ForwardPortRequest>>,
+        ) -> std::result::Result<
+            tonic::Response<Self::ForwardPortStream>,
+            tonic::Status,
+        >;
+    }
+    /// Reaching what listens inside a sandbox, on its own loopback.
+    #[derive(Debug)]
+    pub struct PortsServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> PortsServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for PortsServer<T>
+    where
+        T: Ports,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/belljar.v1.Ports/ExposePort" => {
+                    #[allow(non_camel_case_types)]
+                    struct ExposePortSvc<T: Ports>(pub Arc<T>);
+                    impl<T: Ports> tonic::server::UnaryService<super::ExposePortRequest>
+                    for ExposePortSvc<T> {
+                        type Response = super::ExposedPort;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ExposePortRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Ports>::expose_port(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ExposePortSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/belljar.v1.Ports/ListPorts" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListPortsSvc<T: Ports>(pub Arc<T>);
+                    impl<T: Ports> tonic::server::UnaryService<super::ListPortsRequest>
+                    for ListPortsSvc<T> {
+                        type Response = super::ListPortsResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListPortsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Ports>::list_ports(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListPortsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/belljar.v1.Ports/HidePort" => {
+                    #[allow(non_camel_case_types)]
+                    struct HidePortSvc<T: Ports>(pub Arc<T>);
+                    impl<T: Ports> tonic::server::UnaryService<super::HidePortRequest>
+                    for HidePortSvc<T> {
+                        type Response = super::HidePortResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::HidePortRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Ports>::hide_port(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = HidePortSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/belljar.v1.Ports/ForwardPort" => {
+                    #[allow(non_camel_case_types)]
+                    struct ForwardPortSvc<T: Ports>(pub Arc<T>);
+                    impl<
+                        T: Ports,
+                    > tonic::server::StreamingService<super::ForwardPortRequest>
+                    for ForwardPortSvc<T> {
+                        type Response = super::ForwardPortResponse;
+                        type ResponseStream = T::ForwardPortStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<
+                                tonic::Streaming<super::ForwardPortRequest>,
+                            >,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Ports>::forward_port(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ForwardPortSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for PortsServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "belljar.v1.Ports";
+    impl<T> tonic::server::NamedService for PortsServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
+}
 /// What a command used.
 #[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -5531,6 +6091,11 @@ pub struct Command {
     #[prost(uint64, optional, tag = "13")]
     #[serde(default)]
     pub output_limit: ::core::option::Option<u64>,
+    /// What the sandbox's policy is told about it: a JSON object, as text. Its fields are `context.NAME` to rules, and
+    /// `NAME` where that means nothing else.
+    #[prost(string, optional, tag = "14")]
+    #[serde(default)]
+    pub context: ::core::option::Option<::prost::alloc::string::String>,
 }
 /// Which sandbox a run wants.
 #[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
@@ -9010,6 +9575,18 @@ pub struct QueryAuditRequest {
     #[prost(uint32, optional, tag = "8")]
     #[serde(default)]
     pub last: ::core::option::Option<u32>,
+    /// Decisions of policies with this answer: `allow`, `deny`, `audit` or `block`.
+    #[prost(string, optional, tag = "9")]
+    #[serde(default)]
+    pub verdict: ::core::option::Option<::prost::alloc::string::String>,
+    /// Decisions of this rule.
+    #[prost(string, optional, tag = "10")]
+    #[serde(default)]
+    pub rule: ::core::option::Option<::prost::alloc::string::String>,
+    /// Decisions of the policy whose digest begins so.
+    #[prost(string, optional, tag = "11")]
+    #[serde(default)]
+    pub policy: ::core::option::Option<::prost::alloc::string::String>,
 }
 /// Who did what to which sandbox, with the outcome.
 #[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]

@@ -83,6 +83,7 @@ fn dispatch(cli: Cli) -> Result<Done, Failure> {
         Command::Diff(args) => go!(commands::layers::diff, &args),
         Command::Apply(args) => go!(commands::layers::apply, &args),
         Command::Discard(args) => go!(commands::layers::discard, &args),
+        Command::Policy(args) if args.needs_server() => go!(commands::policy::kept, args),
         Command::Policy(args) => commands::policy::policy(&args),
         Command::Serve(args) => {
             let context = Context::for_server(&global)?;

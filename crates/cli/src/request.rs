@@ -4,8 +4,12 @@
 //! this host become absolute, because the server stands elsewhere.
 
 mod command;
+mod policy;
 
-pub(crate) use command::{argv, duration, environment, file_to_write, shell, timeout, user};
+pub(crate) use command::{
+    argv, command_timeout, duration, environment, file_to_write, shell, timeout, user,
+};
+pub(crate) use policy::{context, documents};
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -61,6 +65,9 @@ impl SandboxArgs {
             ("--idle-timeout", self.idle_timeout.is_some()),
             ("--lease", self.lease.is_some()),
             ("--label", !self.label.is_empty()),
+            ("--policy", self.policy.is_some()),
+            ("--policy-root", self.policy_root.is_some()),
+            ("--policy-record", self.policy_record),
             ("--profile", self.profile.is_some()),
             ("--network", self.network.is_some()),
             ("--allow", !self.allow.is_empty()),
@@ -116,7 +123,7 @@ pub(crate) fn create_request(
         isolation: args.isolation.clone(),
         allow_no_isolation: args.i_understand_no_isolation,
         network: Some(network(settings, args)?),
-        limits: Some(limits(settings)?),
+        limits: Some(limits(settings, args.policy.is_some())?),
         best_effort: args.best_effort,
         workspace: workspace(args)?,
         mounts: args.mount.iter().map(|mount| self::mount(mount)).collect::<Result<_, _>>()?,
@@ -130,8 +137,9 @@ pub(crate) fn create_request(
         lease_secs: args.lease.as_deref().map(parse_timeout).transpose()?.map(seconds),
         ensure: args.ensure.clone(),
         labels: labels(&args.label)?,
-        timeout_secs: timeout(settings)?.map(seconds),
+        timeout_secs: timeout(settings, args.policy.is_some())?,
         command_hint: hint,
+        policy: policy::spec(args)?,
         ..v1::CreateSandboxRequest::default()
     })
 }
@@ -189,29 +197,36 @@ fn network(settings: &Settings, args: &SandboxArgs) -> Result<v1::Network, Failu
     let setting = settings.get(Key::Profile);
     let profile = setting.parse_text(|text| Ok(text.to_owned()))?;
     let is_flag = matches!(setting.origin, Origin::Flag(_));
-    // A profile of a file is a default, which `--network` replaces; two flags must agree.
-    let profile = profile.filter(|_| is_flag || args.network.is_none());
+    // A profile of a file is a default, which `--network` or a policy replaces; two flags must agree.
+    let replaced = args.network.is_some() || args.policy.is_some();
+    let profile = profile.filter(|_| is_flag || !replaced);
     NetworkPolicy::from_flags(profile.as_deref(), args.network.as_deref(), &args.allow)?;
     Ok(v1::Network { mode: args.network.clone(), profile, allow: args.allow.clone() })
 }
 
-/// Only limits that somebody chose are sent: those are enforced fully or refused, defaults are not.
-fn limits(settings: &Settings) -> Result<v1::Limits, Failure> {
+/// Only limits that somebody chose are sent: those are enforced fully or refused, defaults are not. Beside a policy, only
+/// those of the command line count.
+fn limits(settings: &Settings, under_policy: bool) -> Result<v1::Limits, Failure> {
     fn chosen<T>(
         setting: &Setting,
+        under_policy: bool,
         parse: impl FnOnce(&str) -> Result<T, Invalid>,
     ) -> Result<Option<u64>, Failure>
     where
         u64: From<T>,
     {
         let value = setting.parse_text(parse)?;
-        Ok(value.map(u64::from).filter(|_| setting.is_chosen()))
+        let counts = match under_policy {
+            true => matches!(setting.origin, Origin::Flag(_)),
+            false => setting.is_chosen(),
+        };
+        Ok(value.map(u64::from).filter(|_| counts))
     }
     Ok(v1::Limits {
-        memory_bytes: chosen(settings.get(Key::Memory), parse_memory)?,
-        milli_cpus: chosen(settings.get(Key::Cpus), parse_cpus)?,
-        pids: chosen(settings.get(Key::Pids), parse_pids)?,
-        disk_bytes: chosen(settings.get(Key::Disk), parse_disk)?,
+        memory_bytes: chosen(settings.get(Key::Memory), under_policy, parse_memory)?,
+        milli_cpus: chosen(settings.get(Key::Cpus), under_policy, parse_cpus)?,
+        pids: chosen(settings.get(Key::Pids), under_policy, parse_pids)?,
+        disk_bytes: chosen(settings.get(Key::Disk), under_policy, parse_disk)?,
     })
 }
 

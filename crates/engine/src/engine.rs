@@ -24,8 +24,8 @@ use crate::state_dir::StateDirectory;
 use crate::store::{End, Listing, ProcessRecord, SandboxRecord, SqliteStore, State, Store};
 use crate::{
     Artifact, Asker, AuditLog, Counts, CreateRequest, EngineOptions, Error, Events, ExecRequest,
-    Explanation, Follower, Judged, LayerChange, LeakReport, Lease, Page, Policies, Process,
-    ProcessControl, ProcessInfo, ProcessQuery, Question, Result, Sandbox, SandboxPolicy,
+    Explanation, Follower, Judged, LayerChange, LeakReport, Learned, Lease, Page, Policies,
+    Process, ProcessControl, ProcessInfo, ProcessQuery, Question, Result, Sandbox, SandboxPolicy,
     SandboxQuery, Scope, Session, SessionRequest, Started, TemplateInfo, Tenants,
 };
 use crate::{
@@ -378,6 +378,11 @@ impl Engine {
             None => Judged::ungoverned(),
             Some(governed) => policy::judge(&self.inner.audit, &governed, &self.asker, question),
         })
+    }
+
+    /// The smallest document that allows what a sandbox did, as far as its policy was asked.
+    pub async fn learn(&self, reference: &str) -> Result<Learned> {
+        policy::learn(self, &self.find(reference).await?).await
     }
 
     /// Policies that are kept by name.

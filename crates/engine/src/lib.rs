@@ -82,7 +82,7 @@ pub use layer::{LayerChange, LayerChangeKind};
 pub use leaks::LeakReport;
 pub use log::{Channel, LogReader, Offsets, Record};
 pub use policy::{
-    Asker, Judged, KeptPolicy, Policies, PolicyChoice, PolicyName, PolicyRef, Question,
+    Asker, Judged, KeptPolicy, Learned, Policies, PolicyChoice, PolicyName, PolicyRef, Question,
     QuestionKind, SandboxPolicy,
 };
 pub use ports::{ExposedPort, Tunnel};

@@ -70,6 +70,11 @@ pub(crate) const VISIT_PORT: Action =
 
 pub(crate) const LIST_TEMPLATES: Action = reads("template.list");
 pub(crate) const LIST_PROFILES: Action = reads("profile.list");
+pub(crate) const PUT_POLICY: Action = does("policy.put", Permission::Write);
+pub(crate) const GET_POLICY: Action = reads("policy.get");
+pub(crate) const LIST_POLICIES: Action = reads("policy.list");
+pub(crate) const REMOVE_POLICY: Action = does("policy.remove", Permission::Write);
+pub(crate) const LEARN_POLICY: Action = reads("policy.learn");
 
 pub(crate) const GET_SERVER: Action = reads("server.get");
 pub(crate) const STOP_SERVER: Action = does("server.stop", Permission::Admin);

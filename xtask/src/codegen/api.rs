@@ -11,7 +11,7 @@ use prost_types::{DescriptorProto, FieldDescriptorProto, FileDescriptorSet};
 use std::path::Path;
 
 const PACKAGE: &str = "belljar.v1";
-const FILES: [&str; 10] = [
+const FILES: [&str; 11] = [
     "callbacks",
     "common",
     "files",

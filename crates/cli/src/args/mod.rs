@@ -35,7 +35,7 @@ pub(crate) use life_cycle::{
 pub(crate) use own::{CompletionsArgs, ConfigArgs, ConfigCommand, VersionArgs};
 pub(crate) use policy::{ExplainArgs, PlaceArgs, PolicyArgs, PolicyCommand};
 pub(crate) use ports::{ExposeArgs, ForwardArgs, HideArgs, PortsArgs};
-pub(crate) use process::{CommandArgs, ExecArgs, RunArgs, ShellArgs};
+pub(crate) use process::{CommandArgs, ExecArgs, RunArgs, ShellArgs, ToldArgs};
 pub(crate) use processes::{AttachArgs, CancelArgs, LogsArgs, PsArgs, SignalArgs, WaitArgs};
 pub(crate) use record::{
     AuditArgs, AuditCommand, AuditQueryArgs, EventsArgs, WebhooksArgs, WebhooksCommand,
@@ -107,7 +107,7 @@ Ports of sandboxes:
   forward      Join ports of this machine's loopback to ports of a sandbox
 
 Policies:
-  policy       Check, show, test, explain and compare policy documents
+  policy       Check, explain, compare, keep and learn policy documents
 
 Workspace layers (--workspace-mode overlay):
   diff         List what changed in a sandbox's workspace

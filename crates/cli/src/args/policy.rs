@@ -1,10 +1,10 @@
-//! Commands about policy documents: `policy`.
+//! Commands about policies: `policy`.
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-/// Check, show, test, explain and compare policy documents
+/// Check, explain, compare, keep and learn policy documents
 ///
 /// FILE is a document in YAML or JSON; what it extends is read too. A directory stands for the documents named
 /// belljar.yaml or governance.yaml in it and in the directories above it, up to --root.
@@ -52,6 +52,61 @@ pub(crate) enum PolicyCommand {
         #[arg(long)]
         fail_if_wider: bool,
         /// Print a list as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Keep a policy on the server; each change is a new version
+    Put {
+        name: String,
+        #[command(flatten)]
+        place: PlaceArgs,
+        /// For administrators: whose it is
+        #[arg(long, value_name = "TENANT")]
+        tenant: Option<String>,
+        /// Print the version as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show a policy that the server keeps
+    Get {
+        /// NAME or NAME@VERSION
+        name: String,
+        /// For administrators: whose it is
+        #[arg(long, value_name = "TENANT")]
+        tenant: Option<String>,
+        /// Print it as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// List the policies that the server keeps
+    List {
+        /// Every version of this one
+        name: Option<String>,
+        /// For administrators: whose they are
+        #[arg(long, value_name = "TENANT")]
+        tenant: Option<String>,
+        /// Print a list as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove a policy from the server; sandboxes that run under it go on
+    Rm {
+        /// NAME or NAME@VERSION
+        name: String,
+        /// For administrators: whose it is
+        #[arg(long, value_name = "TENANT")]
+        tenant: Option<String>,
+        /// Print what was done as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print the smallest document that allows what a sandbox did, for review
+    ///
+    /// The sandbox was created with --policy-record, or with a policy. By id it may have ended.
+    Learn {
+        /// Name or id
+        sandbox: String,
+        /// Print the document and what could not be learned as JSON
         #[arg(long)]
         json: bool,
     },
@@ -116,12 +171,29 @@ pub(crate) struct ExplainArgs {
 }
 
 impl PolicyArgs {
+    /// Whether the command is about what a server keeps or knows.
+    pub(crate) fn needs_server(&self) -> bool {
+        matches!(
+            self.command,
+            PolicyCommand::Put { .. }
+                | PolicyCommand::Get { .. }
+                | PolicyCommand::List { .. }
+                | PolicyCommand::Rm { .. }
+                | PolicyCommand::Learn { .. }
+        )
+    }
+
     pub(crate) fn json(&self) -> bool {
         match &self.command {
             PolicyCommand::Check { json, .. }
             | PolicyCommand::Show { json, .. }
             | PolicyCommand::Test { json, .. }
             | PolicyCommand::Scan { json, .. }
+            | PolicyCommand::Put { json, .. }
+            | PolicyCommand::Get { json, .. }
+            | PolicyCommand::List { json, .. }
+            | PolicyCommand::Rm { json, .. }
+            | PolicyCommand::Learn { json, .. }
             | PolicyCommand::Diff { json, .. } => *json,
             PolicyCommand::Explain(args) => args.json,
         }

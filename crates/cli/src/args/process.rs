@@ -46,6 +46,9 @@ pub(crate) struct RunArgs {
     pub(crate) idempotency_key: Option<String>,
 
     #[command(flatten)]
+    pub(crate) told: ToldArgs,
+
+    #[command(flatten)]
     pub(crate) options: SandboxArgs,
 
     /// Write a file inside the sandbox before the command (repeatable)
@@ -67,6 +70,16 @@ pub(crate) struct RunArgs {
     /// Tell which backend was chosen and what enforces each rule
     #[arg(long, help_heading = "Output")]
     pub(crate) explain: bool,
+}
+
+/// What the sandbox's policy is told about a command.
+#[derive(Args, Debug, Default)]
+pub(crate) struct ToldArgs {
+    /// Tell the sandbox's policy about the command: a field of `context` (repeatable)
+    ///
+    /// The value is JSON where it is JSON, else text.
+    #[arg(long, value_name = "NAME=VALUE", help_heading = "Policy")]
+    pub(crate) context: Vec<String>,
 }
 
 /// Run a command in a sandbox that exists
@@ -96,6 +109,9 @@ pub(crate) struct ExecArgs {
     /// Give the same process for the same request with the same key, for a day
     #[arg(long, value_name = "KEY", help_heading = "Process")]
     pub(crate) idempotency_key: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) told: ToldArgs,
 
     /// Who the command runs as: user, root, nobody, UID, UID:GID
     #[arg(long, short, value_name = "USER", help_heading = "Process")]

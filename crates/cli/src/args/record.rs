@@ -111,9 +111,21 @@ pub(crate) struct AuditQueryArgs {
     #[arg(long, value_name = "ACTOR")]
     pub(crate) actor: Option<String>,
 
-    /// Of this kind, such as sandbox.create
+    /// Of this kind, such as sandbox.create or policy.exec
     #[arg(long, value_name = "ACTION")]
     pub(crate) action: Option<String>,
+
+    /// Decisions of policies with this answer: allow, deny, audit or block
+    #[arg(long, value_name = "VERDICT")]
+    pub(crate) verdict: Option<String>,
+
+    /// Decisions of this rule of a policy
+    #[arg(long, value_name = "NAME")]
+    pub(crate) rule: Option<String>,
+
+    /// Decisions of the policy whose digest begins so
+    #[arg(long, value_name = "DIGEST")]
+    pub(crate) policy: Option<String>,
 
     /// With this outcome: ok, or an error code
     #[arg(long, value_name = "OUTCOME")]

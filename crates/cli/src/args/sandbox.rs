@@ -43,6 +43,21 @@ pub(crate) struct SandboxArgs {
     #[arg(long, value_name = "KEY=VALUE", help_heading = "Sandbox")]
     pub(crate) label: Vec<String>,
 
+    /// What the sandbox runs under: a document, a directory with one, or NAME[@VERSION] of one that the server keeps
+    ///
+    /// Its limits, directories and network become the sandbox's; other options may ask for less, never for more.
+    /// `belljar policy show` tells what counts.
+    #[arg(long, value_name = "POLICY", help_heading = "Policy", conflicts_with = "policy_record")]
+    pub(crate) policy: Option<OsString>,
+
+    /// With a directory as policy: where documents of directories begin
+    #[arg(long, value_name = "DIR", help_heading = "Policy", requires = "policy")]
+    pub(crate) policy_root: Option<PathBuf>,
+
+    /// Deny nothing and put everything on record, for `belljar policy learn`
+    #[arg(long, help_heading = "Policy")]
+    pub(crate) policy_record: bool,
+
     /// Named network rules: locked, web, packages, full [default: locked]
     #[arg(long, value_name = "PROFILE", help_heading = "Network")]
     pub(crate) profile: Option<String>,

@@ -70,6 +70,9 @@ fn query_of(args: &AuditQueryArgs) -> Result<v1::QueryAuditRequest, Failure> {
         actor: args.actor.clone(),
         action: args.action.clone(),
         outcome: args.outcome.clone(),
+        verdict: args.verdict.clone(),
+        rule: args.rule.clone(),
+        policy: args.policy.clone(),
         since: ago(&args.since)?,
         until: ago(&args.until)?,
         ..v1::QueryAuditRequest::default()

@@ -8,7 +8,7 @@ use super::perform::Performance;
 use crate::args::ExecArgs;
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::request::{path_text, seconds};
+use crate::request::path_text;
 use crate::{request, terminal};
 
 pub(crate) async fn exec(context: &Context, args: ExecArgs) -> Result<Done, Failure> {
@@ -32,10 +32,6 @@ pub(crate) async fn exec(context: &Context, args: ExecArgs) -> Result<Done, Fail
 
 fn command(context: &Context, args: &ExecArgs) -> Result<v1::Command, Failure> {
     let mut environment = request::environment(&args.env)?;
-    let timeout = request::timeout(&context.settings)?;
-    // Somebody sits there, or nobody waits; only a limit that was asked for counts.
-    let unlimited = args.tty || args.detach;
-    let timeout = timeout.filter(|_| !unlimited || args.timeout.is_some());
     let mut command = args.command.command()?;
     if args.tty {
         if !args.detach {
@@ -51,6 +47,9 @@ fn command(context: &Context, args: &ExecArgs) -> Result<v1::Command, Failure> {
     command.environment = environment.into_map();
     command.working_directory = args.workdir.as_deref().map(path_text).transpose()?;
     command.user = request::user(args.user.as_deref())?;
-    command.timeout_secs = Some(timeout.map_or(0.0, seconds));
+    // Somebody sits there, or nobody waits; only a limit that was asked for counts.
+    let unlimited = args.tty || args.detach;
+    command.timeout_secs = request::command_timeout(&context.settings, unlimited)?;
+    command.context = request::context(&args.told)?;
     Ok(command)
 }

@@ -47,6 +47,12 @@ fn render(sandbox: &v1::Sandbox, explain: bool) -> String {
     line("backend", &format!("{} ({})", sandbox.backend, isolation.class));
     line("network", &format!("{} ({})", isolation.network_mode, isolation.network_enforcement));
     line("user", &sandbox.user);
+    if let Some(policy) = &sandbox.policy {
+        let version = policy.version.map_or(String::new(), |version| format!("@{version}"));
+        let recording = if policy.recording { " (recording)" } else { "" };
+        line("policy", &format!("{}{version}{recording}", belljar_policy::shown(&policy.name)));
+        line("digest", &policy.digest);
+    }
     if let Some(workspace) = &sandbox.workspace {
         let mode = workspace.mode.as_deref().unwrap_or("overlay");
         line("workspace", &format!("{} ({mode})", workspace.path));

@@ -34,13 +34,14 @@ impl Performance {
             (None, true) => Attention::Input,
             (None, false) => Attention::Signals,
         };
-        let timeout = command.timeout_secs.filter(|seconds| *seconds > 0.0);
-        let timeout = timeout.map(Duration::from_secs_f64);
         let detach = self.request.detach;
         let request = std::mem::take(&mut self.request);
         let mut messages = self.client.processes.run(request).await?.into_inner();
         let started = started(&mut messages).await?;
         self.tell_start(&started);
+        // What counts is what the server, or a policy, made of what was asked for.
+        let timeout = started.process.as_ref().and_then(|process| process.timeout_secs);
+        let timeout = timeout.map(Duration::from_secs_f64);
         if detach {
             return self.leave(started);
         }

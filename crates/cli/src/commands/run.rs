@@ -10,7 +10,7 @@ use crate::args::RunArgs;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::print_explanation;
-use crate::request::{self, path_text, seconds};
+use crate::request::{self, path_text};
 
 pub(crate) async fn run(context: &Context, args: RunArgs) -> Result<Done, Failure> {
     // Everything that can be wrong with the words is found before anything is made.
@@ -55,14 +55,13 @@ fn run_request(context: &Context, args: &RunArgs) -> Result<v1::RunRequest, Fail
 }
 
 fn command(context: &Context, args: &RunArgs) -> Result<v1::Command, Failure> {
-    let timeout = request::timeout(&context.settings)?;
-    // Nobody waits for a detached command; only a limit that was asked for counts.
-    let timeout = timeout.filter(|_| !args.detach || args.timeout.is_some());
     Ok(v1::Command {
         environment: request::environment(&args.options.env)?.into_map(),
         working_directory: args.options.workdir.as_deref().map(path_text).transpose()?,
         user: request::user(args.options.user.as_deref())?,
-        timeout_secs: Some(timeout.map_or(0.0, seconds)),
+        // Nobody waits for a detached command; only a limit that was asked for counts.
+        timeout_secs: request::command_timeout(&context.settings, args.detach)?,
+        context: request::context(&args.told)?,
         stdin: if args.detach { args.stdin } else { drive::has_input() },
         ..args.command.command()?
     })

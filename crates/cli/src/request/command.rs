@@ -2,7 +2,6 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::time::Duration;
 
 use belljar_api::v1;
 use belljar_codes::Code;
@@ -12,7 +11,7 @@ use belljar_policy::{Environment, Invalid, UserSpec, shown};
 use super::text;
 use crate::args::CommandArgs;
 use crate::failure::Failure;
-use crate::settings::{Key, Settings};
+use crate::settings::{Key, Origin, Settings};
 
 impl CommandArgs {
     pub(crate) fn command(&self) -> Result<v1::Command, Failure> {
@@ -94,8 +93,26 @@ pub(crate) fn environment(entries: &[String]) -> Result<Environment, Failure> {
 }
 
 /// How long a command may run, for those that have a limit by default.
-pub(crate) fn timeout(settings: &Settings) -> Result<Option<Duration>, Failure> {
-    settings.get(Key::Timeout).parse_text(parse_timeout)
+/// How long commands of a new sandbox may run, in seconds. Beside a policy, only the command line counts.
+pub(crate) fn timeout(settings: &Settings, under_policy: bool) -> Result<Option<f64>, Failure> {
+    let setting = settings.get(Key::Timeout);
+    let found = setting.parse_text(parse_timeout)?.map(|timeout| timeout.as_secs_f64());
+    Ok(found.filter(|_| !under_policy || matches!(setting.origin, Origin::Flag(_))))
+}
+
+/// How long a command may run. What nobody chose is the server's to decide; `unlimited` commands have a limit only where
+/// the command line gives one.
+pub(crate) fn command_timeout(
+    settings: &Settings,
+    unlimited: bool,
+) -> Result<Option<f64>, Failure> {
+    let setting = settings.get(Key::Timeout);
+    let found = setting.parse_text(parse_timeout)?.map(|timeout| timeout.as_secs_f64());
+    Ok(match &setting.origin {
+        Origin::Flag(_) => found,
+        _ if unlimited => Some(0.0),
+        _ => found.filter(|_| setting.is_chosen()),
+    })
 }
 
 /// A time that was typed, in seconds. Zero is a time here: it ends waiting, or takes a limit away.

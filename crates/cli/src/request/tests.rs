@@ -149,6 +149,9 @@ fn every_option_of_a_new_sandbox_is_refused_for_an_old_one() {
         .map(|name| format!("--{name}"))
         .collect();
     let all = SandboxArgs {
+        policy: Some("p.yaml".into()),
+        policy_root: Some(".".into()),
+        policy_record: true,
         template: Some("x".into()),
         backend: Some("x".into()),
         isolation: Some("vm".into()),

@@ -28,6 +28,12 @@ pub struct AuditQuery {
     pub actor: Option<String>,
     pub action: Option<String>,
     pub outcome: Option<String>,
+    /// Of a decision: its answer.
+    pub verdict: Option<String>,
+    /// Of a decision: the rule that made it.
+    pub rule: Option<String>,
+    /// Of a decision: how the digest of the policy begins.
+    pub policy: Option<String>,
     /// Not before.
     pub since: Option<SystemTime>,
     /// Before.
@@ -42,9 +48,16 @@ impl AuditQuery {
     fn matches(&self, record: &AuditRecord) -> bool {
         let entry = &record.entry;
         let is = |wanted: &Option<String>, text: &str| wanted.as_ref().is_none_or(|w| w == text);
+        let detail = |wanted: &Option<String>, key: &str, fits: fn(&str, &str) -> bool| {
+            let text = entry.detail.get(key);
+            wanted.as_ref().is_none_or(|wanted| text.is_some_and(|text| fits(wanted, text)))
+        };
         is(&self.actor, &entry.actor)
             && is(&self.action, &entry.action)
             && is(&self.outcome, &entry.outcome)
+            && detail(&self.verdict, "verdict", |wanted, text| wanted == text)
+            && detail(&self.rule, "rule", |wanted, text| wanted == text)
+            && detail(&self.policy, "policy", |wanted, text| text.starts_with(wanted))
             && self.sandbox.as_ref().is_none_or(|id| entry.sandbox.as_ref() == Some(id))
             && self.since.is_none_or(|since| record.at >= since)
             && self.until.is_none_or(|until| record.at < until)

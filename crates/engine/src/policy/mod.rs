@@ -13,6 +13,7 @@ mod files;
 mod governed;
 mod judge;
 mod kept;
+mod learn;
 mod narrow;
 mod redact;
 
@@ -31,6 +32,8 @@ pub(crate) use governed::{Governed, Policies as PolicyCache};
 pub(crate) use judge::judge;
 pub use judge::{Asker, Judged, Question, QuestionKind};
 pub use kept::{KeptPolicy, Policies};
+pub use learn::Learned;
+pub(crate) use learn::learn;
 
 use crate::{Error, Result};
 
@@ -112,6 +115,9 @@ impl SandboxPolicy {
         let documents = || self.layers.iter().map(|layer| &layer.document);
         if documents().any(|document| !document.mounts().is_empty()) {
             return Some("directories of the host");
+        }
+        if documents().any(|document| !document.tools.is_empty()) {
+            return Some("tools that the host runs");
         }
         let of_host = |source: &Source| {
             matches!(source, Source::Environment(_) | Source::File(_) | Source::Command(_))

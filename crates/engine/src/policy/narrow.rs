@@ -50,14 +50,13 @@ pub(super) fn narrow_timeout(
     let longest = document.defaults.timeout_seconds.map(Duration::from_secs);
     let Some(longest) = longest.filter(|_| !policy.is_recording()) else { return Ok(asked) };
     match asked {
-        _ if !by_caller => Ok(Some(longest)),
-        Some(asked) if asked <= longest => Ok(Some(asked)),
-        asked => {
-            let asked = asked.map_or("no timeout".to_owned(), |asked| {
-                format!("a timeout of {}", format_duration(asked))
-            });
+        Some(asked) if by_caller && asked <= longest => Ok(Some(asked)),
+        Some(asked) if by_caller => {
+            let asked = format!("a timeout of {}", format_duration(asked));
             Err(wider(policy, asked, format_duration(longest)))
         }
+        // Who sets no limit of their own has the policy's.
+        _ => Ok(Some(longest)),
     }
 }
 
@@ -81,7 +80,9 @@ pub(super) fn check_environment(policy: &SandboxPolicy, asked: &Environment) -> 
         return Ok(());
     }
     let Some(section) = &policy.document.environment else { return Ok(()) };
-    for (name, value) in asked.iter() {
+    // What a terminal is called says nothing.
+    let asked = asked.iter().filter(|(name, _)| !matches!(*name, "TERM" | "COLORTERM"));
+    for (name, value) in asked {
         if !may_set(section, name, value) {
             let names = section.allow.as_ref().map_or_else(
                 || format!("`{name}` as it is"),

@@ -189,7 +189,7 @@ fn commands_run_as_long_as_the_policy_says() {
     check(seconds(60), false, Some(seconds(100)));
     check(seconds(60), true, Some(seconds(60)));
     check(seconds(101), true, None);
-    check(None, true, None);
+    check(None, true, Some(seconds(100)));
 }
 
 #[test]

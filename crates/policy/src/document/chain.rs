@@ -63,6 +63,16 @@ impl Chain {
         &self.layers
     }
 
+    /// Documents that make the same chain by themselves: those that cut off what is above say so.
+    #[must_use]
+    pub fn resolved(&self) -> Vec<Layer> {
+        let mut layers = self.layers.clone();
+        for (layer, cuts) in layers.iter_mut().zip(&self.cuts) {
+            layer.document.inherit = !cuts;
+        }
+        layers
+    }
+
     /// The documents that count for `path` (relative to the root, with `/` between its parts). `None` if none does.
     #[must_use]
     pub fn at(&self, path: &str) -> Option<Self> {

@@ -12,7 +12,7 @@ use belljar_policy::limits::DEFAULT_TIMEOUT;
 use belljar_policy::{UserSpec, shown};
 
 use super::create::environment;
-use super::seconds;
+use super::{policy, seconds};
 use crate::problem::{Problem, Result};
 
 /// What an answer brings back of one channel at most; the log has more.
@@ -33,6 +33,10 @@ pub(crate) fn exec_request(
     request.workdir = command.working_directory.as_ref().map(PathBuf::from);
     request.user = command.user.as_deref().map(UserSpec::parse).transpose()?;
     request.timeout = timeout(command.timeout_secs)?;
+    request.timeout_asked = command.timeout_secs.is_some();
+    request.language = command.code.as_ref().and(command.language.clone());
+    request.context =
+        command.context.as_deref().map(policy::context).transpose()?.unwrap_or_default();
     request.terminal = command.terminal.as_ref().map(terminal).transpose()?;
     let piped = command.stdin || command.input.is_some() || request.terminal.is_some();
     request.stdin = if piped { Stdin::Piped } else { Stdin::Null };

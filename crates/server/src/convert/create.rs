@@ -17,7 +17,7 @@ use belljar_policy::{
     TemplateSpec, UserSpec, WorkspaceMode, shown,
 };
 
-use super::seconds;
+use super::{policy, seconds};
 
 use crate::caller::Caller;
 use crate::problem::{Problem, Result};
@@ -42,6 +42,9 @@ pub(crate) fn create_request(
         isolation_floor: wire.isolation.as_deref().map(isolation_class).transpose()?,
         waive_isolation: wire.allow_no_isolation,
         network: network(wire.network.as_ref())?,
+        network_asked: wire.network.as_ref().is_some_and(|network| {
+            network.mode.is_some() || network.profile.is_some() || !network.allow.is_empty()
+        }),
         limits: limits(wire.limits.as_ref())?,
         best_effort: wire.best_effort,
         workspace: wire.workspace.as_ref().map(workspace).transpose()?,
@@ -59,6 +62,7 @@ pub(crate) fn create_request(
         metadata: texts("metadata entry", &wire.metadata, MAX_METADATA)?,
         same_shape: wire.same_shape,
         timeout: wire.timeout_secs.map(|value| seconds("timeout_secs", value)).transpose()?,
+        policy: wire.policy.as_ref().map(|spec| policy::choice(caller, spec)).transpose()?,
         ..CreateRequest::default()
     })
 }

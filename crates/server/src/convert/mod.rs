@@ -4,6 +4,7 @@ mod command;
 mod create;
 mod event;
 mod file;
+mod policy;
 mod process;
 mod sandbox;
 mod snapshot;
@@ -18,6 +19,7 @@ pub(crate) use event::{event, kind, kind_of};
 pub(crate) use file::{
     archive_format, file_event, file_info, page_token, path, read_token, search_hit, write_mode,
 };
+pub(crate) use policy::{kept_policy, policy_layers, policy_name};
 pub(crate) use process::{
     artifact, channel, exec_response, offsets, process, process_id, status_of,
 };

@@ -37,6 +37,7 @@ pub(crate) fn sandbox(sandbox: &Sandbox) -> v1::Sandbox {
             mode: Some(workspace.mode.as_str().to_owned()),
         }),
         user: sandbox.user.to_string(),
+        policy: sandbox.policy.as_ref().map(super::policy::reference),
     }
 }
 

@@ -59,6 +59,7 @@ pub(crate) fn restored(
     }
     if wire.network.is_none() {
         create.network = recorded.network.clone();
+        create.network_asked = true;
     }
     if wire.user.is_none() {
         create.user = recorded.user;

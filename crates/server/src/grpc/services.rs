@@ -31,7 +31,7 @@ pub(crate) fn routes(api: &Api) -> Routes {
             CallbacksServer::new(services()).max_decoding_message_size(callbacks::MAX_MESSAGE),
         )
         .add_service(TemplatesServer::new(services()))
-        .add_service(PoliciesServer::new(services()))
+        .add_service(PoliciesServer::new(services()).max_decoding_message_size(MAX_MESSAGE))
         .add_service(SecretsServer::new(services()))
         .add_service(PortsServer::new(services()).max_decoding_message_size(MAX_MESSAGE))
         .add_service(SystemServer::new(services()));
@@ -175,6 +175,11 @@ service! {
 service! {
     v1::policies_server::Policies {
         one list_profiles(ListProfilesRequest) -> ListProfilesResponse;
+        one put_policy(PutPolicyRequest) -> Policy;
+        one get_policy(GetPolicyRequest) -> Policy;
+        one list_policies(ListPoliciesRequest) -> ListPoliciesResponse;
+        one remove_policy(RemovePolicyRequest) -> RemovePolicyResponse;
+        one learn_policy(LearnPolicyRequest) -> LearnPolicyResponse;
     }
 }
 

@@ -50,6 +50,7 @@ fn tag_of(path: &str) -> &'static str {
         "layer",
         "processes",
         "snapshots",
+        "policies",
         "sandboxes",
         "events",
         "tenants",

@@ -83,6 +83,12 @@ struct AuditQuery {
     action: Option<String>,
     /// `ok`, or the code of a failure.
     outcome: Option<String>,
+    /// Decisions of policies with this answer: `allow`, `deny`, `audit` or `block`.
+    verdict: Option<String>,
+    /// Decisions of this rule.
+    rule: Option<String>,
+    /// Decisions of the policy whose digest begins so.
+    policy: Option<String>,
     /// RFC 3339.
     since: Option<String>,
     /// RFC 3339.
@@ -122,6 +128,9 @@ async fn query_audit(
         actor: query.actor,
         action: query.action,
         outcome: query.outcome,
+        verdict: query.verdict,
+        rule: query.rule,
+        policy: query.policy,
         since: query.since.map(|text| time("since", &text)).transpose()?,
         until: query.until.map(|text| time("until", &text)).transpose()?,
         follow: accept.events(),

@@ -15,6 +15,7 @@ mod keys;
 mod log;
 mod offsets;
 mod page;
+mod policies;
 mod ports;
 mod processes;
 mod range;
@@ -55,6 +56,7 @@ pub(crate) fn router(api: &Api, stall: Duration) -> Router {
         .merge(content::router())
         .merge(trees::router())
         .merge(snapshots::router())
+        .merge(policies::router())
         .merge(ports::router())
         .merge(system::router())
         .merge(tenants::router())

@@ -5,6 +5,7 @@
 mod files;
 mod full_disk;
 mod keys;
+mod policies;
 mod ports;
 mod processes;
 mod recovery;

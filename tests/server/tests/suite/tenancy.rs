@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use belljar_api::v1;
 use belljar_client::{Client, Status, Streaming};
 use belljar_codes::Code;
-use belljar_server_tests::{Host, code, create, create_with, refused, shell, start};
+use belljar_server_tests::{Host, code, create_with, refused, shell, start};
 use bytes::Bytes;
 
 use crate::keys::{key, tenant_key};
@@ -15,6 +15,10 @@ const OTHERS: &[&str] = &[
     "CreateSandbox",
     "ExplainSandbox",
     "ListProfiles",
+    "PutPolicy",
+    "GetPolicy",
+    "ListPolicies",
+    "RemovePolicy",
     "ListTemplates",
     "GetServer",
     "StopServer",
@@ -190,6 +194,8 @@ async fn ask_all(client: &Client, sandbox: &str, process: &str) -> Answers {
     let hello = v1::ClientCallback { hello: Some(hello), ..Default::default() };
     let mut callbacks = client.callbacks.clone();
     ask!("Serve", first(callbacks.serve(tokio_stream::iter([hello])).await));
+    let mut policies = client.policies.clone();
+    ask!("LearnPolicy", policies.learn_policy(LearnPolicyRequest { sandbox: s() }));
     ask!("IssueToken", system.issue_token(IssueTokenRequest { sandbox: s() }));
     ask!("DestroySandbox", sandboxes.destroy_sandbox(DestroySandboxRequest { sandbox: s() }));
     answers
@@ -221,6 +227,7 @@ async fn the_table_names_every_method() {
         include_str!("../../../../api/proto/belljar/v1/files.proto"),
         include_str!("../../../../api/proto/belljar/v1/templates.proto"),
         include_str!("../../../../api/proto/belljar/v1/policies.proto"),
+        include_str!("../../../../api/proto/belljar/v1/callbacks.proto"),
         include_str!("../../../../api/proto/belljar/v1/system.proto"),
     ]
     .concat();
@@ -241,7 +248,11 @@ async fn a_stranger_finds_nothing_and_the_owner_everything() {
     let admin = host.client().await;
     let owner = host.client_with(Some(&tenant_key(&admin, "owner").await)).await;
     let stranger = host.client_with(Some(&tenant_key(&admin, "stranger").await)).await;
-    let named = v1::CreateSandboxRequest { name: Some("mine".to_owned()), ..Default::default() };
+    let recorded = v1::CreateSandboxRequest {
+        policy: Some(v1::PolicySpec { record: true, ..Default::default() }),
+        ..Default::default()
+    };
+    let named = v1::CreateSandboxRequest { name: Some("mine".to_owned()), ..recorded.clone() };
     let sandbox = create_with(&owner, named.clone()).await.sandbox_id;
     let command = v1::Command {
         terminal: Some(v1::Terminal { rows: 24, columns: 80 }),
@@ -249,7 +260,7 @@ async fn a_stranger_finds_nothing_and_the_owner_everything() {
         ..shell("cat")
     };
     let process = start(&owner, &sandbox, command).await.process_id;
-    let beside = create(&owner).await;
+    let beside = create_with(&owner, recorded).await.sandbox_id;
     let request = v1::CreateKeyRequest {
         role: Some("sandbox".to_owned()),
         sandbox: Some(beside.clone()),

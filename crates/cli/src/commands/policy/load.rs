@@ -17,7 +17,7 @@ use crate::failure::Failure;
 const NAMES: [&str; 4] = ["belljar.yaml", "belljar.yml", "governance.yaml", "governance.yml"];
 
 /// What counts at a place: a file, or the directories from the root to it.
-pub(super) fn place(args: &PlaceArgs) -> Result<Chain, Failure> {
+pub(crate) fn place(args: &PlaceArgs) -> Result<Chain, Failure> {
     let chain = if args.file.is_dir() {
         directories(&args.file, args.root.as_deref().unwrap_or(&args.file))?
     } else {

@@ -1,8 +1,12 @@
-//! `belljar policy`: documents read, asked and compared, without a server and without a sandbox.
+//! `belljar policy`: documents read, asked and compared, without a server and without a sandbox; and those that a server
+//! keeps (see `kept`).
 
 mod explain;
-mod load;
+mod kept;
+pub(crate) mod load;
 mod scan;
+
+pub(crate) use kept::kept;
 
 use std::path::PathBuf;
 
@@ -22,6 +26,13 @@ pub(crate) fn policy(args: &PolicyArgs) -> Result<Done, Failure> {
         PolicyCommand::Test { place, cases, json } => test(place, cases, *json),
         PolicyCommand::Explain(args) => explain::explain(args),
         PolicyCommand::Scan { file, json } => scan::scan(file, *json),
+        PolicyCommand::Put { .. }
+        | PolicyCommand::Get { .. }
+        | PolicyCommand::List { .. }
+        | PolicyCommand::Rm { .. }
+        | PolicyCommand::Learn { .. } => {
+            Err(Failure::new(Code::Internal, "this part of `policy` is about what a server keeps"))
+        }
         PolicyCommand::Diff { old, new, fail_if_wider, json } => {
             let changes = diff(&load::file(old)?.effective(), &load::file(new)?.effective());
             if *json {

@@ -310,64 +310,6 @@ class WriteArchiveResponse(Message):
     bytes: int
     def __init__(self, *, files: Optional[int] = ..., directories: Optional[int] = ..., links: Optional[int] = ..., bytes: Optional[int] = ...) -> None: ...
 
-class Profile(Message):
-    name: str
-    description: str
-    mode: str
-    allow: MutableSequence[str]
-    def __init__(self, *, name: Optional[str] = ..., description: Optional[str] = ..., mode: Optional[str] = ..., allow: Optional[Iterable[str]] = ...) -> None: ...
-
-class ListProfilesRequest(Message):
-    def __init__(self) -> None: ...
-
-class ListProfilesResponse(Message):
-    profiles: MutableSequence[Profile]
-    def __init__(self, *, profiles: Optional[Iterable[Profile]] = ...) -> None: ...
-
-class ExposedPort(Message):
-    sandbox_id: str
-    port: int
-    public: bool
-    url: str
-    path: str
-    token: str
-    token_expires_at: Timestamp
-    def __init__(self, *, sandbox_id: Optional[str] = ..., port: Optional[int] = ..., public: Optional[bool] = ..., url: Optional[str] = ..., path: Optional[str] = ..., token: Optional[str] = ..., token_expires_at: Optional[Timestamp] = ...) -> None: ...
-
-class ExposePortRequest(Message):
-    sandbox: str
-    port: int
-    public: bool
-    expires_in_secs: float
-    def __init__(self, *, sandbox: Optional[str] = ..., port: Optional[int] = ..., public: Optional[bool] = ..., expires_in_secs: Optional[float] = ...) -> None: ...
-
-class ListPortsRequest(Message):
-    sandbox: str
-    def __init__(self, *, sandbox: Optional[str] = ...) -> None: ...
-
-class ListPortsResponse(Message):
-    ports: MutableSequence[ExposedPort]
-    def __init__(self, *, ports: Optional[Iterable[ExposedPort]] = ...) -> None: ...
-
-class HidePortRequest(Message):
-    sandbox: str
-    port: int
-    def __init__(self, *, sandbox: Optional[str] = ..., port: Optional[int] = ...) -> None: ...
-
-class HidePortResponse(Message):
-    was_shown: bool
-    def __init__(self, *, was_shown: Optional[bool] = ...) -> None: ...
-
-class ForwardPortRequest(Message):
-    sandbox: str
-    port: int
-    data: bytes
-    def __init__(self, *, sandbox: Optional[str] = ..., port: Optional[int] = ..., data: Optional[bytes] = ...) -> None: ...
-
-class ForwardPortResponse(Message):
-    data: bytes
-    def __init__(self, *, data: Optional[bytes] = ...) -> None: ...
-
 class Sandbox(Message):
     sandbox_id: str
     name: str
@@ -390,7 +332,27 @@ class Sandbox(Message):
     ephemeral: bool
     workspace: Workspace
     user: str
-    def __init__(self, *, sandbox_id: Optional[str] = ..., name: Optional[str] = ..., template: Optional[str] = ..., backend: Optional[str] = ..., state: Optional[int] = ..., created_at: Optional[Timestamp] = ..., expires_at: Optional[Timestamp] = ..., isolation: Optional[Isolation] = ..., failure: Optional[str] = ..., tenant: Optional[str] = ..., labels: Optional[Mapping[str, str]] = ..., metadata: Optional[Mapping[str, str]] = ..., limits: Optional[Limits] = ..., idle_timeout_secs: Optional[float] = ..., lease_secs: Optional[float] = ..., used_at: Optional[Timestamp] = ..., enforcement: Optional[Iterable[Enforcement]] = ..., stripped_environment: Optional[Iterable[str]] = ..., ephemeral: Optional[bool] = ..., workspace: Optional[Workspace] = ..., user: Optional[str] = ...) -> None: ...
+    policy: SandboxPolicy
+    def __init__(self, *, sandbox_id: Optional[str] = ..., name: Optional[str] = ..., template: Optional[str] = ..., backend: Optional[str] = ..., state: Optional[int] = ..., created_at: Optional[Timestamp] = ..., expires_at: Optional[Timestamp] = ..., isolation: Optional[Isolation] = ..., failure: Optional[str] = ..., tenant: Optional[str] = ..., labels: Optional[Mapping[str, str]] = ..., metadata: Optional[Mapping[str, str]] = ..., limits: Optional[Limits] = ..., idle_timeout_secs: Optional[float] = ..., lease_secs: Optional[float] = ..., used_at: Optional[Timestamp] = ..., enforcement: Optional[Iterable[Enforcement]] = ..., stripped_environment: Optional[Iterable[str]] = ..., ephemeral: Optional[bool] = ..., workspace: Optional[Workspace] = ..., user: Optional[str] = ..., policy: Optional[SandboxPolicy] = ...) -> None: ...
+
+class SandboxPolicy(Message):
+    name: str
+    version: int
+    digest: str
+    recording: bool
+    def __init__(self, *, name: Optional[str] = ..., version: Optional[int] = ..., digest: Optional[str] = ..., recording: Optional[bool] = ...) -> None: ...
+
+class PolicyDocument(Message):
+    origin: str
+    text: str
+    def __init__(self, *, origin: Optional[str] = ..., text: Optional[str] = ...) -> None: ...
+
+class PolicySpec(Message):
+    document: str
+    name: str
+    documents: MutableSequence[PolicyDocument]
+    record: bool
+    def __init__(self, *, document: Optional[str] = ..., name: Optional[str] = ..., documents: Optional[Iterable[PolicyDocument]] = ..., record: Optional[bool] = ...) -> None: ...
 
 class Limits(Message):
     memory_bytes: int
@@ -444,7 +406,8 @@ class CreateSandboxRequest(Message):
     volume: VolumeMount
     timeout_secs: float
     same_shape: bool
-    def __init__(self, *, name: Optional[str] = ..., get_or_create: Optional[bool] = ..., template: Optional[str] = ..., backend: Optional[str] = ..., isolation: Optional[str] = ..., allow_no_isolation: Optional[bool] = ..., network: Optional[Network] = ..., limits: Optional[Limits] = ..., best_effort: Optional[bool] = ..., workspace: Optional[Workspace] = ..., mounts: Optional[Iterable[str]] = ..., environment: Optional[Mapping[str, str]] = ..., user: Optional[str] = ..., working_directory: Optional[str] = ..., writable: Optional[bool] = ..., programs: Optional[Iterable[str]] = ..., idle_timeout_secs: Optional[float] = ..., lease_secs: Optional[float] = ..., ensure: Optional[Iterable[str]] = ..., labels: Optional[Mapping[str, str]] = ..., metadata: Optional[Mapping[str, str]] = ..., files: Optional[Iterable[FileContent]] = ..., tenant: Optional[str] = ..., idempotency_key: Optional[str] = ..., command_hint: Optional[Iterable[str]] = ..., volume: Optional[VolumeMount] = ..., timeout_secs: Optional[float] = ..., same_shape: Optional[bool] = ...) -> None: ...
+    policy: PolicySpec
+    def __init__(self, *, name: Optional[str] = ..., get_or_create: Optional[bool] = ..., template: Optional[str] = ..., backend: Optional[str] = ..., isolation: Optional[str] = ..., allow_no_isolation: Optional[bool] = ..., network: Optional[Network] = ..., limits: Optional[Limits] = ..., best_effort: Optional[bool] = ..., workspace: Optional[Workspace] = ..., mounts: Optional[Iterable[str]] = ..., environment: Optional[Mapping[str, str]] = ..., user: Optional[str] = ..., working_directory: Optional[str] = ..., writable: Optional[bool] = ..., programs: Optional[Iterable[str]] = ..., idle_timeout_secs: Optional[float] = ..., lease_secs: Optional[float] = ..., ensure: Optional[Iterable[str]] = ..., labels: Optional[Mapping[str, str]] = ..., metadata: Optional[Mapping[str, str]] = ..., files: Optional[Iterable[FileContent]] = ..., tenant: Optional[str] = ..., idempotency_key: Optional[str] = ..., command_hint: Optional[Iterable[str]] = ..., volume: Optional[VolumeMount] = ..., timeout_secs: Optional[float] = ..., same_shape: Optional[bool] = ..., policy: Optional[PolicySpec] = ...) -> None: ...
 
 class GetSandboxRequest(Message):
     sandbox: str
@@ -554,6 +517,111 @@ class DiscardLayerResponse(Message):
     changes: MutableSequence[LayerChange]
     def __init__(self, *, changes: Optional[Iterable[LayerChange]] = ...) -> None: ...
 
+class Policy(Message):
+    name: str
+    version: int
+    digest: str
+    created_at: Timestamp
+    tenant: str
+    documents: MutableSequence[PolicyDocument]
+    effective: str
+    def __init__(self, *, name: Optional[str] = ..., version: Optional[int] = ..., digest: Optional[str] = ..., created_at: Optional[Timestamp] = ..., tenant: Optional[str] = ..., documents: Optional[Iterable[PolicyDocument]] = ..., effective: Optional[str] = ...) -> None: ...
+
+class PutPolicyRequest(Message):
+    name: str
+    documents: MutableSequence[PolicyDocument]
+    tenant: str
+    def __init__(self, *, name: Optional[str] = ..., documents: Optional[Iterable[PolicyDocument]] = ..., tenant: Optional[str] = ...) -> None: ...
+
+class GetPolicyRequest(Message):
+    name: str
+    tenant: str
+    def __init__(self, *, name: Optional[str] = ..., tenant: Optional[str] = ...) -> None: ...
+
+class ListPoliciesRequest(Message):
+    name: str
+    tenant: str
+    def __init__(self, *, name: Optional[str] = ..., tenant: Optional[str] = ...) -> None: ...
+
+class ListPoliciesResponse(Message):
+    policies: MutableSequence[Policy]
+    def __init__(self, *, policies: Optional[Iterable[Policy]] = ...) -> None: ...
+
+class RemovePolicyRequest(Message):
+    name: str
+    tenant: str
+    def __init__(self, *, name: Optional[str] = ..., tenant: Optional[str] = ...) -> None: ...
+
+class RemovePolicyResponse(Message):
+    def __init__(self) -> None: ...
+
+class LearnPolicyRequest(Message):
+    sandbox: str
+    def __init__(self, *, sandbox: Optional[str] = ...) -> None: ...
+
+class LearnPolicyResponse(Message):
+    document: str
+    notes: MutableSequence[str]
+    def __init__(self, *, document: Optional[str] = ..., notes: Optional[Iterable[str]] = ...) -> None: ...
+
+class Profile(Message):
+    name: str
+    description: str
+    mode: str
+    allow: MutableSequence[str]
+    def __init__(self, *, name: Optional[str] = ..., description: Optional[str] = ..., mode: Optional[str] = ..., allow: Optional[Iterable[str]] = ...) -> None: ...
+
+class ListProfilesRequest(Message):
+    def __init__(self) -> None: ...
+
+class ListProfilesResponse(Message):
+    profiles: MutableSequence[Profile]
+    def __init__(self, *, profiles: Optional[Iterable[Profile]] = ...) -> None: ...
+
+class ExposedPort(Message):
+    sandbox_id: str
+    port: int
+    public: bool
+    url: str
+    path: str
+    token: str
+    token_expires_at: Timestamp
+    def __init__(self, *, sandbox_id: Optional[str] = ..., port: Optional[int] = ..., public: Optional[bool] = ..., url: Optional[str] = ..., path: Optional[str] = ..., token: Optional[str] = ..., token_expires_at: Optional[Timestamp] = ...) -> None: ...
+
+class ExposePortRequest(Message):
+    sandbox: str
+    port: int
+    public: bool
+    expires_in_secs: float
+    def __init__(self, *, sandbox: Optional[str] = ..., port: Optional[int] = ..., public: Optional[bool] = ..., expires_in_secs: Optional[float] = ...) -> None: ...
+
+class ListPortsRequest(Message):
+    sandbox: str
+    def __init__(self, *, sandbox: Optional[str] = ...) -> None: ...
+
+class ListPortsResponse(Message):
+    ports: MutableSequence[ExposedPort]
+    def __init__(self, *, ports: Optional[Iterable[ExposedPort]] = ...) -> None: ...
+
+class HidePortRequest(Message):
+    sandbox: str
+    port: int
+    def __init__(self, *, sandbox: Optional[str] = ..., port: Optional[int] = ...) -> None: ...
+
+class HidePortResponse(Message):
+    was_shown: bool
+    def __init__(self, *, was_shown: Optional[bool] = ...) -> None: ...
+
+class ForwardPortRequest(Message):
+    sandbox: str
+    port: int
+    data: bytes
+    def __init__(self, *, sandbox: Optional[str] = ..., port: Optional[int] = ..., data: Optional[bytes] = ...) -> None: ...
+
+class ForwardPortResponse(Message):
+    data: bytes
+    def __init__(self, *, data: Optional[bytes] = ...) -> None: ...
+
 class Usage(Message):
     user_secs: float
     system_secs: float
@@ -605,7 +673,8 @@ class Command(Message):
     input: bytes
     raw_argv: MutableSequence[bytes]
     output_limit: int
-    def __init__(self, *, argv: Optional[Iterable[str]] = ..., shell: Optional[str] = ..., code: Optional[str] = ..., language: Optional[str] = ..., environment: Optional[Mapping[str, str]] = ..., working_directory: Optional[str] = ..., user: Optional[str] = ..., timeout_secs: Optional[float] = ..., stdin: Optional[bool] = ..., terminal: Optional[Terminal] = ..., input: Optional[bytes] = ..., raw_argv: Optional[Iterable[bytes]] = ..., output_limit: Optional[int] = ...) -> None: ...
+    context: str
+    def __init__(self, *, argv: Optional[Iterable[str]] = ..., shell: Optional[str] = ..., code: Optional[str] = ..., language: Optional[str] = ..., environment: Optional[Mapping[str, str]] = ..., working_directory: Optional[str] = ..., user: Optional[str] = ..., timeout_secs: Optional[float] = ..., stdin: Optional[bool] = ..., terminal: Optional[Terminal] = ..., input: Optional[bytes] = ..., raw_argv: Optional[Iterable[bytes]] = ..., output_limit: Optional[int] = ..., context: Optional[str] = ...) -> None: ...
 
 class SessionSpec(Message):
     sandbox: str
@@ -1045,7 +1114,10 @@ class QueryAuditRequest(Message):
     until: Timestamp
     follow: bool
     last: int
-    def __init__(self, *, sandbox: Optional[str] = ..., actor: Optional[str] = ..., action: Optional[str] = ..., outcome: Optional[str] = ..., since: Optional[Timestamp] = ..., until: Optional[Timestamp] = ..., follow: Optional[bool] = ..., last: Optional[int] = ...) -> None: ...
+    verdict: str
+    rule: str
+    policy: str
+    def __init__(self, *, sandbox: Optional[str] = ..., actor: Optional[str] = ..., action: Optional[str] = ..., outcome: Optional[str] = ..., since: Optional[Timestamp] = ..., until: Optional[Timestamp] = ..., follow: Optional[bool] = ..., last: Optional[int] = ..., verdict: Optional[str] = ..., rule: Optional[str] = ..., policy: Optional[str] = ...) -> None: ...
 
 class AuditRecord(Message):
     seq: int

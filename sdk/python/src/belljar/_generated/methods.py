@@ -20,13 +20,6 @@ SEARCH_FILES = Download("/belljar.v1.Files/SearchFiles", api.SearchFilesRequest,
 READ_ARCHIVE = Download("/belljar.v1.Files/ReadArchive", api.ReadArchiveRequest, api.FileChunk)
 WRITE_ARCHIVE = Upload("/belljar.v1.Files/WriteArchive", api.WriteArchiveRequest, api.WriteArchiveResponse)
 
-LIST_PROFILES = Unary("/belljar.v1.Policies/ListProfiles", api.ListProfilesRequest, api.ListProfilesResponse)
-
-EXPOSE_PORT = Unary("/belljar.v1.Ports/ExposePort", api.ExposePortRequest, api.ExposedPort)
-LIST_PORTS = Unary("/belljar.v1.Ports/ListPorts", api.ListPortsRequest, api.ListPortsResponse)
-HIDE_PORT = Unary("/belljar.v1.Ports/HidePort", api.HidePortRequest, api.HidePortResponse)
-FORWARD_PORT = Both("/belljar.v1.Ports/ForwardPort", api.ForwardPortRequest, api.ForwardPortResponse)
-
 CREATE_SANDBOX = Unary("/belljar.v1.Sandboxes/CreateSandbox", api.CreateSandboxRequest, api.Sandbox)
 GET_SANDBOX = Unary("/belljar.v1.Sandboxes/GetSandbox", api.GetSandboxRequest, api.Sandbox)
 LIST_SANDBOXES = Unary("/belljar.v1.Sandboxes/ListSandboxes", api.ListSandboxesRequest, api.ListSandboxesResponse)
@@ -39,6 +32,18 @@ WATCH_EVENTS = Download("/belljar.v1.Sandboxes/WatchEvents", api.WatchEventsRequ
 DIFF_LAYER = Unary("/belljar.v1.Sandboxes/DiffLayer", api.DiffLayerRequest, api.DiffLayerResponse)
 APPLY_LAYER = Unary("/belljar.v1.Sandboxes/ApplyLayer", api.ApplyLayerRequest, api.ApplyLayerResponse)
 DISCARD_LAYER = Unary("/belljar.v1.Sandboxes/DiscardLayer", api.DiscardLayerRequest, api.DiscardLayerResponse)
+
+LIST_PROFILES = Unary("/belljar.v1.Policies/ListProfiles", api.ListProfilesRequest, api.ListProfilesResponse)
+PUT_POLICY = Unary("/belljar.v1.Policies/PutPolicy", api.PutPolicyRequest, api.Policy)
+GET_POLICY = Unary("/belljar.v1.Policies/GetPolicy", api.GetPolicyRequest, api.Policy)
+LIST_POLICIES = Unary("/belljar.v1.Policies/ListPolicies", api.ListPoliciesRequest, api.ListPoliciesResponse)
+REMOVE_POLICY = Unary("/belljar.v1.Policies/RemovePolicy", api.RemovePolicyRequest, api.RemovePolicyResponse)
+LEARN_POLICY = Unary("/belljar.v1.Policies/LearnPolicy", api.LearnPolicyRequest, api.LearnPolicyResponse)
+
+EXPOSE_PORT = Unary("/belljar.v1.Ports/ExposePort", api.ExposePortRequest, api.ExposedPort)
+LIST_PORTS = Unary("/belljar.v1.Ports/ListPorts", api.ListPortsRequest, api.ListPortsResponse)
+HIDE_PORT = Unary("/belljar.v1.Ports/HidePort", api.HidePortRequest, api.HidePortResponse)
+FORWARD_PORT = Both("/belljar.v1.Ports/ForwardPort", api.ForwardPortRequest, api.ForwardPortResponse)
 
 RUN = Download("/belljar.v1.Processes/Run", api.RunRequest, api.RunResponse)
 EXEC = Unary("/belljar.v1.Processes/Exec", api.ExecRequest, api.ExecResponse)
