@@ -26,6 +26,7 @@ use crate::process::Process;
 use crate::service::{Events, Service};
 use crate::setup::Setup;
 use crate::table::Table;
+use crate::tools::Tools;
 use crate::tree::cgroup::Cgroups;
 use crate::tunnel::Tunnel;
 
@@ -51,6 +52,7 @@ pub(crate) struct Agent {
     pub(crate) memory: Option<MemoryWatch>,
     pub(crate) service: Option<Service>,
     pub(crate) events: Events,
+    pub(crate) tools: Option<Tools>,
     /// Processes that may have something to deliver, or to be forgotten.
     pub(crate) dirty: Vec<u32>,
     /// A supervisor was killed; its orphans are being killed.
@@ -113,6 +115,7 @@ impl Agent {
             memory: None,
             service: None,
             events: Events::default(),
+            tools: None,
             dirty: Vec::new(),
             sweeping: false,
             started: now,
@@ -138,6 +141,7 @@ impl Agent {
             if let Some(service) = &mut self.service {
                 service.expire(self.now);
             }
+            self.expire_callers();
             self.settle();
             self.trim();
         }
@@ -166,6 +170,8 @@ impl Agent {
             Token::Tree(number) => self.on_tree(number),
             Token::Worker(key) => self.on_worker(key),
             Token::Tunnel(key) => self.on_tunnel(key),
+            Token::Tools => self.on_tools(),
+            Token::Caller(id) => self.on_caller(id),
         }
     }
 
@@ -291,6 +297,7 @@ impl Agent {
     /// A host is gone. Processes go on; only what was done for this connection alone ends with it.
     fn disconnect(&mut self, id: u32) {
         let Some(connection) = self.connections.remove(id) else { return };
+        self.lose_tool_server(id);
         for &what in connection.streams.values() {
             match what {
                 Use::Process(key) => {
@@ -346,7 +353,8 @@ impl Agent {
         let lease = self.lease.next_check(running);
         let memory = self.memory.and_then(|watch| watch.next_check(self.has_trees()));
         let service = self.service.as_ref().and_then(Service::next_check);
-        let due = [processes, lease, memory, service, self.trim_at];
+        let tools = self.tools.as_ref().and_then(Tools::next_check);
+        let due = [processes, lease, memory, service, tools, self.trim_at];
         let next = due.into_iter().flatten().min()?;
         Some(next.saturating_duration_since(self.now))
     }

@@ -9,6 +9,8 @@ use std::os::unix::ffi::OsStrExt;
 pub(crate) enum Arguments {
     /// The agent: `belljar-agent listen=<fd> [cgroup=<fd>]`.
     Serve(Descriptors),
+    /// A caller of the host's tools: `belljar-tool call NAME ARGUMENTS`, `belljar-tool list`.
+    Tool(Vec<OsString>),
     /// A stand-in for the program of this name.
     StandIn { name: Vec<u8> },
 }
@@ -23,11 +25,17 @@ pub(crate) struct Descriptors {
 /// The only name under which the program is the agent.
 const AGENT: &[u8] = b"belljar-agent";
 
+/// The name under which it calls tools.
+const TOOL: &[u8] = b"belljar-tool";
+
 impl Arguments {
     pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Self {
         let mut arguments = arguments.into_iter();
         let path = arguments.next().unwrap_or_default();
         let name = path.as_bytes().rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+        if name == TOOL {
+            return Self::Tool(arguments.collect());
+        }
         let mut listen = None;
         let mut cgroup = None;
         for argument in arguments {
@@ -63,6 +71,7 @@ mod tests {
             ("belljar-agent listen=x", stand_in("belljar-agent")),
             ("/usr/bin/curl listen=3", stand_in("curl")),
             ("wget", stand_in("wget")),
+            ("/x/belljar-tool list", Arguments::Tool(vec!["list".into()])),
         ] {
             assert_eq!(Arguments::parse(line.split(' ').map(OsString::from)), expected, "{line}");
         }

@@ -4,9 +4,10 @@
 //! the workload cannot forge; leave when the lease ends. One thread, one epoll loop; everything bounded; nothing that
 //! comes from the workload is trusted, and nothing that comes from the socket makes it panic.
 //!
-//! The same file, started under any other name, stands in for a program that the sandbox may not have (see [`denied`]).
+//! The same file, started as `belljar-tool`, calls tools of the host (see [`tool`]); started under any other name, it
+//! stands in for a program that the sandbox may not have (see [`denied`]).
 #![forbid(unsafe_code)]
-#![allow(clippy::print_stderr)] // Failures before there is a host to tell.
+#![allow(clippy::print_stderr, clippy::print_stdout)] // Before there is a host to tell, and for who runs `belljar-tool`.
 
 mod agent;
 mod arguments;
@@ -25,6 +26,8 @@ mod request;
 mod service;
 mod setup;
 mod table;
+mod tool;
+mod tools;
 mod tree;
 mod tunnel;
 
@@ -41,6 +44,7 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         },
+        Arguments::Tool(arguments) => tool::run(&arguments),
         Arguments::StandIn { name } => denied::report(&name),
     }
 }

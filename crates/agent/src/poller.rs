@@ -25,6 +25,8 @@ pub(crate) enum Token {
     Tree(u32),
     Worker(u32),
     Tunnel(u32),
+    Tools,
+    Caller(u32),
 }
 
 /// An epoll instance.
@@ -145,6 +147,8 @@ impl Token {
             Self::Tree(id) => (10, id),
             Self::Worker(id) => (11, id),
             Self::Tunnel(id) => (12, id),
+            Self::Tools => (13, 0),
+            Self::Caller(id) => (14, id),
         };
         (kind << 32) | u64::from(id)
     }
@@ -165,6 +169,8 @@ impl Token {
             10 => Self::Tree(id),
             11 => Self::Worker(id),
             12 => Self::Tunnel(id),
+            13 => Self::Tools,
+            14 => Self::Caller(id),
             _ => return None,
         })
     }
@@ -177,7 +183,8 @@ mod tests {
     #[test]
     fn tokens_survive_the_kernel() {
         let ids = [0, 1, u32::MAX];
-        let kinds: [fn(u32) -> Token; 10] = [
+        let kinds: [fn(u32) -> Token; 11] = [
+            Token::Caller,
             Token::Guest,
             Token::Connection,
             Token::Status,
@@ -190,7 +197,7 @@ mod tests {
             Token::Tunnel,
         ];
         let all = kinds.iter().flat_map(|kind| ids.map(kind));
-        for token in all.chain([Token::Listener, Token::Signals, Token::Service]) {
+        for token in all.chain([Token::Listener, Token::Signals, Token::Service, Token::Tools]) {
             assert_eq!(Token::from_number(token.number()), Some(token));
         }
         assert_eq!(Token::from_number(u64::MAX), None);

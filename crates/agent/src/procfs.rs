@@ -47,6 +47,12 @@ pub(crate) fn retain_below(all: &mut Vec<Entry>, tops: &[i32]) {
     all.retain(|entry| !tops.contains(&entry.pid) && known.contains(&entry.pid));
 }
 
+/// The parent of a process, if that is still there.
+pub(crate) fn parent(pid: i32) -> Option<i32> {
+    let stat = read(&proc_directory()?, &format!("{pid}/stat"))?;
+    parse_stat(&stat).map(|entry| entry.parent)
+}
+
 /// The memory that a process would give back if it ended, where this process may look; shared pages count in part.
 pub(crate) fn proportional_bytes(pid: i32) -> Option<u64> {
     let text = read(&proc_directory()?, &format!("{pid}/smaps_rollup"))?;

@@ -14,6 +14,7 @@ use crate::memory::MemoryWatch;
 use crate::prepare::is_init;
 use crate::service::Service;
 use crate::setup::{Setup, narrow_bounding_set};
+use crate::tools::Tools;
 use crate::tree::cgroup::Cgroups;
 
 /// What is answered at once; nothing where frames follow.
@@ -137,6 +138,15 @@ impl Agent {
                 None
             }
 
+            Body::ServeTools(_) => {
+                self.serve_tools(connection)?;
+                done()
+            }
+            Body::ToolAnswer(answer) => {
+                self.answer_caller(connection, answer);
+                None
+            }
+
             _ => return Err(invalid("this is not for a host to send")),
         })
     }
@@ -170,6 +180,7 @@ impl Agent {
         let root_capabilities = configure.root_capabilities;
         let hostname = configure.hostname.clone();
         let service_socket = configure.service_socket.clone();
+        let tool_socket = configure.tool_socket.clone();
         let (mut setup, walls) = Setup::new(configure, self.own_files)?;
         if !hostname.is_empty() {
             set_hostname(&hostname)?;
@@ -184,6 +195,9 @@ impl Agent {
         }
         if !service_socket.is_empty() {
             self.service = Some(Service::new(&service_socket, &self.poller)?);
+        }
+        if !tool_socket.is_empty() {
+            self.tools = Some(Tools::new(&tool_socket, &self.poller, self.now)?);
         }
         narrow_bounding_set(root_capabilities);
         setup.close_in()?;

@@ -81,18 +81,7 @@ impl Events {
 
 impl Service {
     pub(crate) fn new(path: &[u8], poller: &Poller) -> Result<Self> {
-        let failed = |errno: Errno| Problem::file("service-socket", path, errno);
-        let address = SocketAddrUnix::new(path).map_err(failed)?;
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket =
-            socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).map_err(failed)?;
-        // One from before a restore is of no use to anyone.
-        let _ = rustix::fs::unlink(path);
-        bind(&socket, &address).map_err(failed)?;
-        chmod(path, Mode::from_raw_mode(0o666)).map_err(failed)?;
-        listen(&socket, MOST_GUESTS as i32).map_err(failed)?;
-        let mut listener = poller.own(socket, Token::Service);
-        listener.set_interest(EventFlags::IN).map_err(failed)?;
+        let listener = listen_at(path, MOST_GUESTS, poller, Token::Service)?;
         Ok(Self { listener, guests: Vec::new() })
     }
 
@@ -159,6 +148,28 @@ impl Agent {
             self.events.push(&name, pid);
         }
     }
+}
+
+/// A socket that everyone in the sandbox can connect to.
+pub(crate) fn listen_at(
+    path: &[u8],
+    most: usize,
+    poller: &Poller,
+    token: Token,
+) -> Result<Watched> {
+    let failed = |errno: Errno| Problem::file("service-socket", path, errno);
+    let address = SocketAddrUnix::new(path).map_err(failed)?;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket =
+        socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).map_err(failed)?;
+    // One from before a restore is of no use to anyone.
+    let _ = rustix::fs::unlink(path);
+    bind(&socket, &address).map_err(failed)?;
+    chmod(path, Mode::from_raw_mode(0o666)).map_err(failed)?;
+    listen(&socket, i32::try_from(most).unwrap_or(i32::MAX)).map_err(failed)?;
+    let mut listener = poller.own(socket, token);
+    listener.set_interest(EventFlags::IN).map_err(failed)?;
+    Ok(listener)
 }
 
 fn parse(line: &[u8]) -> Option<Vec<u8>> {

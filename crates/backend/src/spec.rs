@@ -28,6 +28,8 @@ pub struct SandboxSpec {
     pub user: UserIds,
     pub hostname: String,
     pub programs: Option<Programs>,
+    /// Code inside may call tools of the host.
+    pub tools: bool,
 }
 
 /// What is below the sandbox's own files.
@@ -88,6 +90,9 @@ pub struct AgentSetup {
     /// Environment that the root needs (PATH above all).
     pub environment: BTreeMap<String, String>,
     pub service_socket: Option<PathBuf>,
+    pub tool_socket: Option<PathBuf>,
+    /// Variables and what stands at the end of each, whatever the caller says.
+    pub search_paths: Vec<(String, String)>,
     pub workspace_layer: Option<PathBuf>,
     /// Where processes start unless told otherwise; `/workspace` where this is absent.
     pub working_directory: Option<PathBuf>,

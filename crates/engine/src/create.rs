@@ -9,10 +9,10 @@ use std::sync::Arc;
 use belljar_codes::Code;
 use belljar_policy::{SandboxName, TenantId};
 
-use crate::agent::{AgentError, Connection, Identity, configuration};
+use crate::agent::{AgentError, Identity, configuration};
 use crate::engine::Inner;
 use crate::fault::point;
-use crate::live::{Live, reporter};
+use crate::live::{self, Live};
 use crate::plan::{Plan, network_enforcement};
 use crate::store::{Claimed, End, EnforcementRecord, KeyClaim, SandboxRecord, State, Step};
 use crate::time::{duration_ms, now_ms};
@@ -108,6 +108,7 @@ async fn build(
     point("create.starting");
     let Plan { backend, spec, environment, workdir, idle, class, .. } = plan;
     let (hostname, programs) = (spec.hostname.clone(), spec.programs.clone());
+    let has_tools = spec.tools;
     let running = backend.start(spec).await.map_err(not_started)?;
     point("create.starting.done");
 
@@ -132,9 +133,9 @@ async fn build(
         hard: request.hard_limit,
     };
     let configure = configuration(running.agent, &identity);
-    let reporter = reporter(inner, &id, &record.tenant);
-    let connection =
-        Connection::open(running.stream, Some(configure), reporter).map_err(not_configured)?;
+    let (stream, configure) = (running.stream, Some(configure));
+    let connection = live::open(inner, &id, &record.tenant, stream, configure, has_tools)
+        .map_err(not_configured)?;
     // Nobody but its maker knows of an ephemeral sandbox, so its first command may be on the way before the agent has
     // answered; a configuration that failed then fails the command. Others are only told of what is known to work.
     if life == Life::Lasting {

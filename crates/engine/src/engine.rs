@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use belljar_backend::Probe;
@@ -26,11 +26,11 @@ use crate::{
     Artifact, Asker, AuditLog, Counts, CreateRequest, EngineOptions, Error, Events, ExecRequest,
     Explanation, Follower, Judged, LayerChange, LeakReport, Learned, Lease, Page, Policies,
     Process, ProcessControl, ProcessInfo, ProcessQuery, Question, Result, Sandbox, SandboxPolicy,
-    SandboxQuery, Scope, Session, SessionRequest, Started, TemplateInfo, Tenants,
+    SandboxQuery, Scope, Session, SessionRequest, Started, TemplateInfo, Tenants, ToolHost,
 };
 use crate::{
     artifacts, ensure, explain, hold, layer, leaks, once, policy, process, query, recovery,
-    secrets, session, template,
+    secrets, session, template, tools,
 };
 
 /// Removing a sandbox takes milliseconds, unless something in it cannot be killed; the next command then goes on.
@@ -71,6 +71,8 @@ pub(crate) struct Inner {
     live: Mutex<HashMap<SandboxId, Arc<Live>>>,
     /// Ends of sandboxes and processes.
     ends: AtomicU32,
+    /// Who answers calls of tools.
+    pub(crate) tool_host: OnceLock<Arc<dyn ToolHost>>,
 }
 
 // === impl Engine ===
@@ -98,6 +100,7 @@ impl Engine {
             vault,
             live: Mutex::default(),
             ends: AtomicU32::new(0),
+            tool_host: OnceLock::new(),
         });
         inner.backends.recover().await;
         recovery::recover(&inner).await?;
@@ -113,6 +116,11 @@ impl Engine {
             }
         });
         Ok(Self { inner, scope: Scope::All, asker: Arc::default() })
+    }
+
+    /// The engine as its own parts see it.
+    pub(crate) fn unscoped(inner: &Arc<Inner>) -> Self {
+        Self { inner: Arc::clone(inner), scope: Scope::All, asker: Arc::default() }
     }
 
     /// The same engine as a caller sees it: what lies outside its scope does not exist.
@@ -383,6 +391,15 @@ impl Engine {
     /// The smallest document that allows what a sandbox did, as far as its policy was asked.
     pub async fn learn(&self, reference: &str) -> Result<Learned> {
         policy::learn(self, &self.find(reference).await?).await
+    }
+
+    /// From here on `host` answers the calls of tools from inside sandboxes; the first one that says so does. Sandboxes
+    /// that run already learn of it in the background.
+    pub fn serve_tools(&self, host: Arc<dyn ToolHost>) {
+        if self.inner.tool_host.set(host).is_ok() {
+            let inner = Arc::clone(&self.inner);
+            self.inner.background.spawn(async move { tools::reach_all(&inner).await });
+        }
     }
 
     /// Policies that are kept by name.

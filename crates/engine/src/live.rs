@@ -7,12 +7,13 @@ use std::time::Instant;
 use belljar_backend::{Backend, Counters};
 use belljar_policy::{SandboxId, TenantId};
 use belljar_protocol::v1;
+use tokio::net::UnixStream;
 use tokio::sync::Mutex;
 
-use crate::agent::{Connection, Report, Reporter};
+use crate::agent::{AgentError, Connection, Report, Reporter};
 use crate::audit::Budget;
 use crate::engine::Inner;
-use crate::{Error, Result};
+use crate::{Error, tools};
 
 pub(crate) struct Live {
     pub(crate) id: SandboxId,
@@ -60,7 +61,7 @@ impl Live {
     }
 
     /// The connection to the agent, made anew where there is none that works.
-    pub(crate) async fn connection(&self, inner: &Arc<Inner>) -> Result<Arc<Connection>> {
+    pub(crate) async fn connection(&self, inner: &Arc<Inner>) -> crate::Result<Arc<Connection>> {
         let mut connection = self.connection.lock().await;
         if let Some(connection) = connection.as_ref().filter(|connection| connection.is_open()) {
             return Ok(Arc::clone(connection));
@@ -80,7 +81,8 @@ impl Live {
                 return Err(error.into());
             }
         };
-        let fresh = Connection::open(socket, None, reporter(inner, &self.id, &self.tenant))?;
+        let has_tools = tools::exist(inner, &self.id).await;
+        let fresh = open(inner, &self.id, &self.tenant, socket, None, has_tools)?;
         *connection = Some(Arc::clone(&fresh));
         Ok(fresh)
     }
@@ -121,8 +123,30 @@ impl Live {
     }
 }
 
+/// Connects to an agent, and answers its sandbox's calls of tools where it has any.
+pub(crate) fn open(
+    inner: &Arc<Inner>,
+    id: &SandboxId,
+    tenant: &TenantId,
+    socket: UnixStream,
+    configure: Option<v1::Configure>,
+    has_tools: bool,
+) -> Result<Arc<Connection>, AgentError> {
+    let (calls, called) = tools::channel();
+    let connection = Connection::open(socket, configure, reporter(inner, id, tenant, calls))?;
+    if has_tools {
+        tools::attend(inner, id, tenant, &connection, called);
+    }
+    Ok(connection)
+}
+
 /// What the engine does with what an agent reports by itself.
-pub(crate) fn reporter(inner: &Arc<Inner>, id: &SandboxId, tenant: &TenantId) -> Reporter {
+fn reporter(
+    inner: &Arc<Inner>,
+    id: &SandboxId,
+    tenant: &TenantId,
+    calls: tools::Sender,
+) -> Reporter {
     // Weak: a connection is owned by the engine, not the other way round.
     let inner = Arc::downgrade(inner);
     let (id, tenant) = (id.clone(), tenant.clone());
@@ -134,6 +158,9 @@ pub(crate) fn reporter(inner: &Arc<Inner>, id: &SandboxId, tenant: &TenantId) ->
                 inner.audit.program_denied(&budget, &tenant, &id, &denied);
             }
             Report::Event(v1::event::What::LeaseEnded(_)) => inner.reap_later(&id),
+            // An agent that calls more often than there is room for gets no answers.
+            Report::ToolCall(call) => drop(calls.try_send(tools::Told::Call(call))),
+            Report::ToolCancel(cancel) => drop(calls.try_send(tools::Told::Cancel(cancel.call))),
             Report::Alive => {
                 let id = id.clone();
                 let task = inner.clone();

@@ -94,6 +94,7 @@ impl Plan {
                 user: UserIds { uid: request.user.uid(), gid: request.user.gid() },
                 hostname,
                 programs: request.programs.clone(),
+                tools: policy::resolved(request).is_some_and(|policy| policy.has_tools()),
             },
             environment,
             stripped_environment,

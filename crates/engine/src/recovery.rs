@@ -19,7 +19,7 @@ use crate::process;
 use crate::sandbox::{expires_at_ms, hard_end_ms};
 use crate::store::{End, Owner, SandboxRecord, State, Which};
 use crate::time::now_ms;
-use crate::{Error, Result};
+use crate::{Error, Result, tools};
 
 /// How long the next command waits for what an interrupted one left to be gone.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -108,6 +108,7 @@ async fn look_after(inner: &Arc<Inner>) {
         recover(inner).await?;
         sweep(inner).await
     };
+    tools::reach_all(inner).await;
     if let Err(error) = done.await {
         tracing::warn!(%error, "looking after the state directory failed");
     }

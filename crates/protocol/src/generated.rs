@@ -6,7 +6,7 @@ pub struct Frame {
     pub stream: u64,
     #[prost(
         oneof = "frame::Body",
-        tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 50"
+        tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 50, 60, 61, 62, 63"
     )]
     pub body: ::core::option::Option<frame::Body>,
 }
@@ -103,6 +103,15 @@ pub mod frame {
         /// Reported by the agent without being asked (stream 0)
         #[prost(message, tag = "50")]
         Event(super::Event),
+        /// Tools of the host, called from inside (stream 0, but for the request to serve them)
+        #[prost(message, tag = "60")]
+        ServeTools(super::ServeTools),
+        #[prost(message, tag = "61")]
+        ToolCall(super::ToolCall),
+        #[prost(message, tag = "62")]
+        ToolAnswer(super::ToolAnswer),
+        #[prost(message, tag = "63")]
+        ToolCancel(super::ToolCancel),
     }
 }
 /// First frame from the host.
@@ -176,6 +185,9 @@ pub struct Configure {
     /// `seccomp` in everything that it starts. Must let the agent do its work.
     #[prost(bytes = "vec", repeated, tag = "17")]
     pub shared_seccomp: ::prost::alloc::vec::Vec<::prost::alloc::vec::Vec<u8>>,
+    /// Where the agent takes calls of tools from inside. Empty: there are no tools.
+    #[prost(bytes = "vec", tag = "18")]
+    pub tool_socket: ::prost::alloc::vec::Vec<u8>,
 }
 /// What the kernel could do of it.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -862,6 +874,45 @@ pub struct ProgramDenied {
 pub struct LeaseEnded {
     #[prost(bool, tag = "1")]
     pub idle: bool,
+}
+/// This connection answers calls from here on, in place of the one that did before. Answered by Done.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ServeTools {}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ToolCall {
+    /// not used twice in a sandbox's life
+    #[prost(uint64, tag = "1")]
+    pub call: u64,
+    /// empty: which tools are there
+    #[prost(bytes = "vec", tag = "2")]
+    pub name: ::prost::alloc::vec::Vec<u8>,
+    #[prost(bytes = "vec", tag = "3")]
+    pub arguments: ::prost::alloc::vec::Vec<u8>,
+    /// who calls, inside the sandbox
+    #[prost(uint32, tag = "4")]
+    pub pid: u32,
+    /// the durable id that it belongs to; empty where it belongs to none
+    #[prost(string, tag = "5")]
+    pub process: ::prost::alloc::string::String,
+}
+/// The answer, in one or more pieces. A call that is not waited for any more is ignored.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ToolAnswer {
+    #[prost(uint64, tag = "1")]
+    pub call: u64,
+    #[prost(bytes = "vec", tag = "2")]
+    pub data: ::prost::alloc::vec::Vec<u8>,
+    #[prost(bool, tag = "3")]
+    pub more: bool,
+    /// Not empty: the call failed, and `data` says why in words.
+    #[prost(string, tag = "4")]
+    pub code: ::prost::alloc::string::String,
+}
+/// Nobody waits for the answer any more.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ToolCancel {
+    #[prost(uint64, tag = "1")]
+    pub call: u64,
 }
 /// How the whole tree of one process is found and killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]

@@ -37,6 +37,7 @@ mod status;
 mod telemetry;
 mod tls;
 mod token;
+mod tools;
 mod webhook;
 
 pub use call::Call;

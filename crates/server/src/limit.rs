@@ -29,23 +29,28 @@ const MAX_ADDRESSES: usize = 10_000;
 
 /// What is left of a quantity that grows back.
 #[derive(Debug)]
-struct Bucket {
+pub(crate) struct Bucket {
     left: f64,
     at: Instant,
 }
 
 impl Bucket {
-    fn full(size: f64, now: Instant) -> Self {
+    pub(crate) fn full(size: f64, now: Instant) -> Self {
         Self { left: size, at: now }
     }
 
-    fn refill(&mut self, rate: f64, size: f64, now: Instant) {
+    pub(crate) fn refill(&mut self, rate: f64, size: f64, now: Instant) {
         let since = now.saturating_duration_since(self.at).as_secs_f64();
         self.left = (self.left + since * rate).min(size);
         self.at = now;
     }
 
-    fn take(&mut self) -> bool {
+    /// Since it was last filled.
+    pub(crate) fn age(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.at)
+    }
+
+    pub(crate) fn take(&mut self) -> bool {
         let enough = self.left >= 1.0;
         if enough {
             self.left -= 1.0;

@@ -197,6 +197,7 @@ fn configuration(setup: &AgentSetup, user: UserIds) -> v1::Configure {
         root_capabilities: setup.root_capabilities,
         memory_watch_bytes: setup.memory_watch_bytes.unwrap_or_default(),
         service_socket: optional(&setup.service_socket),
+        tool_socket: optional(&setup.tool_socket),
         workspace_layer: optional(&setup.workspace_layer),
         single_user: setup.single_user,
         ..v1::Configure::default()

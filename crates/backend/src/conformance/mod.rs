@@ -62,6 +62,7 @@ impl Bench<'_> {
             user: UserIds { uid: 1000, gid: 1000 },
             hostname: "conformance".to_owned(),
             programs: None,
+            tools: false,
         }
     }
 

@@ -102,6 +102,7 @@ impl Backend for Local {
         refuse(!matches!(spec.root, RootSource::Host), "template", "it has no root of its own")?;
         refuse(!spec.mounts.is_empty(), "mounts", "it sees the host's files as they are")?;
         refuse(spec.programs.is_some(), "programs", "it sees the host's programs as they are")?;
+        refuse(spec.tools, "tool_allowlist", "it has no place of its own to call tools at")?;
         refuse(spec.writable_root, "writable", "it has no root of its own")?;
         let limits = &spec.limits;
         let asked = limits.memory_bytes.asked

@@ -25,7 +25,7 @@ use crate::explain::explain;
 use crate::host::HostRoot;
 use crate::host_path::HostPath;
 use crate::mechanism::{self, Mechanisms};
-use crate::{programs, rootfs, seccomp};
+use crate::{programs, rootfs, seccomp, tools};
 
 /// Capabilities that a workload asked to be root has inside its user namespace: what package managers need.
 /// CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID, NET_BIND_SERVICE, SYS_CHROOT, SETFCAP.
@@ -169,6 +169,7 @@ impl Native {
             user: belljar_backend::UserIds { uid: 1000, gid: 1000 },
             hostname: "probe".to_owned(),
             programs: None,
+            tools: false,
         };
         let enforcement = self.plan(&spec()).await?;
         let started = Instant::now();
@@ -254,7 +255,7 @@ impl Backend for Native {
             pids: mechanisms.pids,
             disk: mechanisms.disk,
             shared_memory_bytes: mechanisms.shared_memory_bytes,
-            service: spec.programs.is_some(),
+            service: spec.programs.is_some() || spec.tools,
             affinity: mechanisms.affinity,
         };
         match self.ask(Ask::Start(Box::new(start)), &request.descriptors).await? {
@@ -467,6 +468,13 @@ impl Native {
                 }
             }
         }
+        if spec.tools {
+            let program = belljar_agent_image::AGENT;
+            let directory = tools::directory(&self.templates(), program, facts.privileged)
+                .map_err(state_failed)?;
+            let directory = HostPath::open(&directory).map_err(state_failed)?;
+            request.bind(&directory, tools::TARGET, false);
+        }
         Ok(search_path)
     }
 }
@@ -530,6 +538,8 @@ fn agent_setup(
             .programs
             .is_some()
             .then(|| PathBuf::from("/run/belljar/service/agent.sock")),
+        tool_socket: spec.tools.then(|| PathBuf::from(tools::SOCKET)),
+        search_paths: if spec.tools { tools::search_paths() } else { Vec::new() },
         workspace_layer: spec
             .mounts
             .iter()

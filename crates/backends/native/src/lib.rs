@@ -16,5 +16,6 @@ mod programs;
 mod rootfs;
 pub mod seccomp;
 mod skeleton;
+mod tools;
 
 pub use backend::{Native, Options};

@@ -72,7 +72,7 @@ impl Skeleton {
         ] {
             skeleton.link(name, to);
         }
-        for path in ["run/belljar", "run/belljar/service"] {
+        for path in ["run/belljar", "run/belljar/service", crate::tools::TARGET] {
             skeleton.directory(path);
         }
         for path in

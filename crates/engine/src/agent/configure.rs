@@ -38,10 +38,15 @@ pub(crate) fn configuration(setup: AgentSetup, identity: &Identity<'_>) -> v1::C
     for (name, value) in identity.environment.iter() {
         environment.insert(name.to_owned(), value.to_owned());
     }
+    for (name, place) in setup.search_paths {
+        let path = environment.entry(name).or_default();
+        *path = if path.is_empty() { place } else { format!("{path}:{place}") };
+    }
     let workdir = identity
         .workdir
         .or(setup.working_directory.as_deref())
         .unwrap_or(Path::new(WORKSPACE_TARGET));
+    let has_tools = setup.tool_socket.is_some();
     v1::Configure {
         seccomp: setup.seccomp,
         shared_seccomp: setup.shared_seccomp,
@@ -80,15 +85,20 @@ pub(crate) fn configuration(setup: AgentSetup, identity: &Identity<'_>) -> v1::C
         }),
         root_capabilities: setup.root_capabilities,
         memory_watch_bytes: setup.memory_watch_bytes.unwrap_or(0),
+        tool_socket: setup.tool_socket.as_deref().map(bytes).unwrap_or_default(),
         service_socket: setup.service_socket.as_deref().map(bytes).unwrap_or_default(),
-        programs: identity
-            .programs
-            .map(|programs| programs.iter().map(str::to_owned).collect())
-            .unwrap_or_default(),
+        programs: programs_of(identity.programs, has_tools),
         hostname: identity.hostname.to_owned(),
         workspace_layer: setup.workspace_layer.as_deref().map(bytes).unwrap_or_default(),
         single_user: setup.single_user,
     }
+}
+
+/// The program that calls tools is there wherever tools are.
+fn programs_of(programs: Option<&Programs>, has_tools: bool) -> Vec<String> {
+    let Some(programs) = programs else { return Vec::new() };
+    let tool = has_tools.then(|| "belljar-tool".to_owned());
+    programs.iter().map(str::to_owned).chain(tool).collect()
 }
 
 pub(crate) fn user_message(user: UserSpec) -> v1::User {
@@ -135,6 +145,9 @@ mod tests {
         let environment = Environment::parse(["LANG=de_DE.UTF-8", "MINE=1"]).unwrap();
         let setup = AgentSetup {
             environment: BTreeMap::from([("PATH".to_owned(), "/opt/bin".to_owned())]),
+            search_paths: [("MINE", "/mine"), ("OTHER", "/other")]
+                .map(|(name, place)| (name.to_owned(), place.to_owned()))
+                .to_vec(),
             ..AgentSetup::default()
         };
         let identity = Identity {
@@ -151,7 +164,8 @@ mod tests {
         assert_eq!(get("PATH"), Some("/opt/bin"));
         assert_eq!(get("LANG"), Some("de_DE.UTF-8"));
         assert_eq!(get("HOME"), Some("/root"));
-        assert_eq!(get("MINE"), Some("1"));
+        assert_eq!(get("MINE"), Some("1:/mine"));
+        assert_eq!(get("OTHER"), Some("/other"));
         assert_eq!(configure.lease, Some(v1::Lease { idle_ms: 1_800_000, hard_ms: 0 }));
         assert_eq!(configure.window as usize, WINDOW);
     }

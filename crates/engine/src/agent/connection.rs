@@ -29,6 +29,10 @@ const READ_SIZE: usize = 64 << 10;
 #[derive(Debug)]
 pub(crate) enum Report {
     Event(v1::event::What),
+    /// Code in the sandbox calls a tool.
+    ToolCall(v1::ToolCall),
+    /// It no longer waits for the answer.
+    ToolCancel(v1::ToolCancel),
     /// The connection is in use; comes every [`KEEP_ALIVE`] at most.
     Alive,
 }
@@ -49,6 +53,8 @@ struct Shared {
     /// A frame has come since the agent was last spoken to for the sake of speaking.
     heard: AtomicBool,
     greeting: watch::Sender<Greeting>,
+    /// The agent was asked for the calls of tools.
+    serves_tools: AtomicBool,
     reporter: Reporter,
     /// Whether this connection configures the agent; otherwise somebody has done so before.
     configures: bool,
@@ -82,6 +88,7 @@ impl Connection {
             next_stream: AtomicU64::new(1),
             heard: AtomicBool::new(true),
             greeting: watch::Sender::new(Greeting::Waiting),
+            serves_tools: AtomicBool::new(false),
             reporter,
             configures: configure.is_some(),
         });
@@ -160,6 +167,20 @@ impl Connection {
 
     pub(super) fn post(&self, frame: Frame) -> Result<(), AgentError> {
         self.shared.post(frame)
+    }
+
+    /// Asks to be given the calls of tools from inside.
+    pub(crate) fn serve_tools(&self) -> Result<(), AgentError> {
+        match self.shared.serves_tools.swap(true, Ordering::Relaxed) {
+            true => Ok(()),
+            false => self.tell(Body::ServeTools(v1::ServeTools {})),
+        }
+    }
+
+    /// Sends a piece of an answer to a call from inside, after waiting for room in the way out.
+    pub(crate) async fn answer_tool(&self, answer: v1::ToolAnswer) -> Result<(), AgentError> {
+        self.room().await;
+        self.post(Frame { stream: 0, body: Some(Body::ToolAnswer(answer)) })
     }
 
     pub(super) async fn room(&self) {
@@ -246,6 +267,14 @@ impl Shared {
             (0, Some(Body::Failure(failure))) => Err(AgentError::refused(failure)),
             (0, Some(Body::Event(v1::Event { what: Some(what) }))) => {
                 (self.reporter)(Report::Event(what));
+                Ok(())
+            }
+            (0, Some(Body::ToolCall(call))) => {
+                (self.reporter)(Report::ToolCall(call));
+                Ok(())
+            }
+            (0, Some(Body::ToolCancel(cancel))) => {
+                (self.reporter)(Report::ToolCancel(cancel));
                 Ok(())
             }
             // Unknown bodies and answers to streams that nobody waits for are ignored, as the protocol asks.

@@ -108,6 +108,12 @@ impl SandboxPolicy {
         self.recording
     }
 
+    /// Whether code in the sandbox may call tools at all.
+    #[must_use]
+    pub fn has_tools(&self) -> bool {
+        !self.document.tool_allowlist.is_empty()
+    }
+
     /// What it uses of the host, which is the operator's to give.
     #[must_use]
     pub fn uses_of_host(&self) -> Option<&'static str> {
@@ -182,6 +188,8 @@ mod tests {
         let credential = |source: &str| {
             format!("credentials: [{{name: n, source: {source}, host: a.com, inject: bearer}}]")
         };
+        let tool = "tools: [{name: a, command: [id]}]";
+        assert_eq!(of(tool), Some("tools that the host runs"));
         assert_eq!(of(&credential("{store: s}")), None);
         assert_eq!(of(&credential("{environment: TOKEN}")), Some("secrets of the host"));
         assert_eq!(of(&credential("{command: {argv: [id]}}")), Some("secrets of the host"));

@@ -36,6 +36,7 @@ use crate::measure;
 use crate::problem::{Problem, Result};
 use crate::status::Status;
 use crate::token::Tokens;
+use crate::tools::Tools;
 
 /// Answers that come one after the other.
 pub type Answers<T> = Pin<Box<dyn Stream<Item = Result<T>> + Send>>;
@@ -53,7 +54,9 @@ impl Api {
     #[must_use]
     pub fn new(engine: Engine, status: Arc<Status>) -> Self {
         let tokens = Arc::new(Tokens::of(engine.state_dir()));
-        Self { engine, status, tokens, callbacks: Callbacks::default() }
+        let callbacks = Callbacks::default();
+        engine.serve_tools(Arc::new(Tools::new(callbacks.clone())));
+        Self { engine, status, tokens, callbacks }
     }
 
     #[must_use]

@@ -4,20 +4,21 @@ use std::collections::BTreeMap;
 
 use belljar_api::v1;
 use belljar_codes::Code;
+use belljar_policy::document::Tool;
+use belljar_policy::json_schema::Schema;
+use serde_json::Value;
 
 use super::{MAX_TOOLS, MAX_WORDS, check_json};
 use crate::problem::{Problem, Result};
 
-const MAX_NAME: usize = 64;
 const MAX_SCHEMA: usize = 64 << 10;
 
 /// A tool of a client.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Declaration {
     pub name: String,
     pub description: String,
-    /// JSON text of an object.
-    pub input_schema: String,
+    pub schema: Schema,
 }
 
 /// All that a client answers for.
@@ -49,8 +50,7 @@ impl Offer {
 impl Declaration {
     fn new(tool: v1::ToolDeclaration) -> Result<Self> {
         let v1::ToolDeclaration { name, description, mut input_schema } = tool;
-        let known = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-        if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(known) {
+        if !Tool::is_name(&name) {
             return Err(Problem::new(
                 Code::InvalidName,
                 format!("tool `{}` has no name that tools can have", belljar_policy::shown(&name)),
@@ -66,10 +66,15 @@ impl Declaration {
         if let Err(reason) = check_json(&input_schema, MAX_SCHEMA) {
             return Err(refused(format!("the input schema of tool `{name}` {reason}")));
         }
-        if !input_schema.trim_start().starts_with('{') {
+        let schema: Value = serde_json::from_str(&input_schema)
+            .map_err(|error| refused(format!("the input schema of tool `{name}`: {error}")))?;
+        if !schema.is_object() {
             return Err(refused(format!("the input schema of tool `{name}` is not an object")));
         }
-        Ok(Self { name, description, input_schema })
+        let schema = Schema::new(schema).map_err(|reason| {
+            refused(format!("the input schema of tool `{name}` cannot be checked: {reason}"))
+        })?;
+        Ok(Self { name, description, schema })
     }
 }
 

@@ -26,9 +26,8 @@ pub(crate) use registry::Registered;
 
 /// The largest message that a client may send: a result as JSON text inside JSON can be twice its size.
 pub(crate) const MAX_MESSAGE: usize = 4 << 20;
-/// The largest arguments and the largest result of a tool, as JSON text.
-pub const MAX_ARGUMENTS: usize = 256 << 10;
-pub const MAX_RESULT: usize = 1 << 20;
+/// The largest result of a tool, as JSON text.
+pub const MAX_RESULT: usize = belljar_engine::MAX_TOOL_RESULT;
 /// Deeper JSON is refused before anything recursive sees it.
 pub const MAX_JSON_DEPTH: usize = 64;
 /// Calls that wait for one client.
