@@ -9,5 +9,6 @@ mod processes;
 mod reconnect;
 mod sandbox;
 mod terminals;
+mod tools;
 mod trees;
 mod walls;

@@ -22,6 +22,10 @@ pub(crate) enum BenchCommand {
     Api(BenchApiArgs),
     /// Memory of many idle sandboxes, and whether creating the last is as fast as the first
     Idle(BenchIdleArgs),
+    /// How long code in a sandbox waits for a function of the host
+    ///
+    /// Python in a sandbox calls a function of a connected client, then a program of the host.
+    Tools(BenchToolsArgs),
 }
 
 #[derive(Args, Debug)]
@@ -43,6 +47,17 @@ pub(crate) struct BenchStartArgs {
 pub(crate) struct BenchIdleArgs {
     /// Sandboxes
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(10..=4000))]
+    pub(crate) count: u32,
+
+    /// Print the figures as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct BenchToolsArgs {
+    /// Calls
+    #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u32).range(10..=100_000))]
     pub(crate) count: u32,
 
     /// Print the figures as JSON
@@ -75,6 +90,7 @@ impl BenchArgs {
             BenchCommand::Start(args) => args.json,
             BenchCommand::Api(args) => args.json,
             BenchCommand::Idle(args) => args.json,
+            BenchCommand::Tools(args) => args.json,
         }
     }
 }

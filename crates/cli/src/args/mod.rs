@@ -21,7 +21,9 @@ mod secrets;
 mod server;
 mod snapshot;
 
-pub(crate) use bench::{BenchApiArgs, BenchArgs, BenchCommand, BenchIdleArgs, BenchStartArgs};
+pub(crate) use bench::{
+    BenchApiArgs, BenchArgs, BenchCommand, BenchIdleArgs, BenchStartArgs, BenchToolsArgs,
+};
 pub(crate) use files::{CpArgs, FilesArgs, FilesCommand, Place, SearchArgs};
 pub(crate) use global::GlobalArgs;
 pub(crate) use host::{DoctorArgs, ProbeArgs, SetupArgs, TemplatesArgs};

@@ -151,6 +151,11 @@ impl<'a> Walk<'a> {
         counted(schema, "Properties", value.len(), place)?;
         let known = schema.get("properties").and_then(Value::as_object);
         let others = schema.get("additionalProperties");
+        if let Some(schema) = schema.get("propertyNames") {
+            for name in value.keys() {
+                self.fits(schema, &Value::String(name.clone()), &format!("{place}/{name}"))?;
+            }
+        }
         for (name, value) in value {
             let here = format!("{place}/{name}");
             match (known.and_then(|known| known.get(name)), others) {

@@ -61,7 +61,7 @@ pub(super) fn look_through(
                     inner(value, &format!("{here}/{name}"))?;
                 }
             }
-            "items" | "additionalProperties" | "not" => inner(value, &here)?,
+            "items" | "additionalProperties" | "propertyNames" | "not" => inner(value, &here)?,
             "prefixItems" | "anyOf" | "allOf" | "oneOf" => {
                 let list = value.as_array().filter(|list| !list.is_empty());
                 let list = list.ok_or_else(|| at(&here, "is not a list of schemas"))?;

@@ -71,6 +71,10 @@ fn alternatives() {
     check(&all, &json!(3), Ok(()));
     check(&all, &json!(4), Err("above 3"));
     check(&all, &json!(2.0), Err("must not"));
+    let names =
+        json!({"propertyNames": {"maxLength": 1}, "additionalProperties": {"type": "null"}});
+    check(&names, &json!({"a": null}), Ok(()));
+    check(&names, &json!({"ab": null}), Err("`/ab` has 2 characters"));
     check(&json!({"const": {"a": [1]}}), &json!({"a": [1.0]}), Ok(()));
     check(&json!({"const": u64::MAX}), &json!(u64::MAX - 1), Err("is not"));
 }

@@ -5,6 +5,7 @@ mod idle;
 mod peers;
 mod start;
 mod stats;
+mod tools;
 
 use std::time::{Duration, Instant};
 
@@ -20,6 +21,7 @@ pub(crate) async fn bench(context: &Context, args: &BenchArgs) -> Result<Done, F
         BenchCommand::Start(args) => start::start(context, args).await,
         BenchCommand::Api(args) => api::api(context, args).await,
         BenchCommand::Idle(args) => idle::idle(context, args).await,
+        BenchCommand::Tools(args) => tools::tools(context, args).await,
     }
 }
 
