@@ -135,7 +135,12 @@ impl World {
             destinations: Arc::clone(&destinations) as Arc<dyn Destinations>,
             ..settings
         };
-        let listen = || std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        // A queue as long as a gateway's: the kernel resets what does not fit.
+        let listen = || {
+            let socket = TcpSocket::new_v4().unwrap();
+            socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+            socket.listen(1024).unwrap().into_std().unwrap()
+        };
         let (tcp, proxy) = (listen(), listen());
         let (dns_udp, dns_tcp) = loop {
             let tcp = listen();
@@ -165,11 +170,16 @@ impl World {
 
     /// Connects as a program in the sandbox does: to an address, and ends in the door.
     pub(crate) async fn connect(&self, destination: SocketAddr) -> TcpStream {
+        self.try_connect(destination).await.unwrap()
+    }
+
+    /// The same, where a refusal may be faster than the client looks.
+    pub(crate) async fn try_connect(&self, destination: SocketAddr) -> io::Result<TcpStream> {
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let local = socket.local_addr().unwrap();
         self.destinations.0.lock().unwrap().insert(local, destination);
-        socket.connect(self.tcp).await.unwrap()
+        socket.connect(self.tcp).await
     }
 
     /// Resolves as a program in the sandbox does, then connects.
