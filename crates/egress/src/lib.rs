@@ -11,7 +11,6 @@
 //! (the engine, through [`Recorder`], [`Secrets`] and [`Approver`]).
 
 #![forbid(unsafe_code)]
-#![allow(dead_code, unused_imports, reason = "the doors that use it come next")]
 
 mod address;
 mod credentials;

@@ -36,13 +36,6 @@ pub(crate) struct Carried {
 }
 
 impl Carried {
-    pub(crate) fn of(&self, direction: Direction) -> &AtomicU64 {
-        match direction {
-            Direction::Up => &self.up,
-            Direction::Down => &self.down,
-        }
-    }
-
     fn total(&self) -> u64 {
         self.up.load(Ordering::Relaxed) + self.down.load(Ordering::Relaxed)
     }

@@ -197,7 +197,7 @@ impl Opening {
                 draft.rule.clone_from(&permit.rule);
                 Ok(Judged::Pass(permit))
             }
-            Answer::Inspect { permit, .. } => Ok(Judged::Inspect(permit)),
+            Answer::Inspect(permit) => Ok(Judged::Inspect(permit)),
             Answer::Deny(refusal) => {
                 draft.rule = refusal.rule;
                 Err(refusal.reason)

@@ -175,7 +175,7 @@ impl Flow {
             };
             match self.judge.judge(question).await {
                 Answer::Allow(permit) => return Ok((host, permit)),
-                Answer::Inspect { .. } => last = Reason::Unsupported,
+                Answer::Inspect(_) => last = Reason::Unsupported,
                 Answer::Deny(refusal) => {
                     draft.rule = refusal.rule;
                     last = refusal.reason;

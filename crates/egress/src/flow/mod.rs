@@ -3,7 +3,7 @@
 //! # The seam to `http`
 //!
 //! The doors find out *where* a connection goes; [`crate::http::serve`] is called for the connections whose requests
-//! must be seen: a rule has methods or paths ([`Answer::Inspect`] with `required`), or a credential is for the host.
+//! must be seen: a rule has methods or paths ([`Answer::Inspect`]), or a credential is for the host.
 //! It gets an [`Intercepted`] and
 //! - asks [`Judge::judge`] anew for each request, with `request: Some((method, canonical path))`, and keeps the
 //!   [`Permit`] until the reply's last byte: [`Permit::count`] takes every chunk in both directions (it waits for
@@ -31,7 +31,7 @@ pub(crate) use meter::Direction;
 pub(crate) use permit::{Permit, Refusal};
 pub(crate) use prefixed::Prefixed;
 pub(crate) use question::{Answer, Preview, Question};
-pub(crate) use room::{Dialled, Place, Room};
+pub(crate) use room::Room;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -72,10 +72,4 @@ pub(crate) struct Outcome {
     pub(crate) reason: Reason,
     pub(crate) bytes_up: u64,
     pub(crate) bytes_down: u64,
-}
-
-impl Outcome {
-    pub(crate) fn refused(reason: Reason) -> Self {
-        Self { reason, bytes_up: 0, bytes_down: 0 }
-    }
 }

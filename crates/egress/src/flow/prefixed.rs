@@ -18,15 +18,6 @@ impl<S> Prefixed<S> {
     pub(crate) fn new(prefix: Vec<u8>, stream: S) -> Self {
         Self { prefix, given: 0, stream }
     }
-
-    /// What was read ahead and not yet taken.
-    pub(crate) fn prefix(&self) -> &[u8] {
-        &self.prefix[self.given..]
-    }
-
-    pub(crate) fn get_ref(&self) -> &S {
-        &self.stream
-    }
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Prefixed<S> {

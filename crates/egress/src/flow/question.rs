@@ -25,12 +25,8 @@ pub(crate) struct Question<'a> {
 #[derive(Debug)]
 pub(crate) enum Answer {
     Allow(Permit),
-    /// Only requests can tell. Where `required` is false the flow is allowed as it is, but requests on it may get a
-    /// credential.
-    Inspect {
-        permit: Permit,
-        required: bool,
-    },
+    /// Only requests can tell, or requests on it may get a credential.
+    Inspect(Permit),
     Deny(Refusal),
 }
 

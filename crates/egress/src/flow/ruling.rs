@@ -78,32 +78,32 @@ impl Judge {
         self.live.locked(|live| {
             let rules = live.rules();
             let (rule, counters, reason, inspect) = match self.ruled(&rules, question, sight) {
-                Ruled::Allow { rule, counters } => (rule, counters, Reason::Allowed, None),
-                Ruled::Inspect { required } => {
+                Ruled::Allow { rule, counters } => (rule, counters, Reason::Allowed, false),
+                Ruled::Inspect { .. } => {
                     let counters = self.ledger.counters(None, &rules.budgets);
-                    (None, counters, Reason::Allowed, Some(required))
+                    (None, counters, Reason::Allowed, true)
                 }
                 Ruled::Ask { rule, counters, wait } => {
                     let Question { host, port, transport, .. } = *question;
                     if !approved && !self.approvals.granted(host, port, transport) {
                         return Step::Ask(question.asked(rule, wait));
                     }
-                    (rule, counters, Reason::Approved, None)
+                    (rule, counters, Reason::Approved, false)
                 }
                 Ruled::Deny(refusal) => return Step::Answer(Answer::Deny(refusal)),
             };
             // The requests of an inspected flow are counted one by one.
-            if inspect.is_none() && meter::count_request(&counters).is_err() {
+            if !inspect && meter::count_request(&counters).is_err() {
                 let refusal = Refusal { rule, ..Refusal::from(Reason::BudgetSpent) };
                 return Step::Answer(Answer::Deny(refusal));
             }
-            let claim = question.claim(inspect.is_some(), reason == Reason::Approved);
+            let claim = question.claim(inspect, reason == Reason::Approved);
             let entered = live.enter(Some(claim));
             let ledger = Arc::clone(&self.ledger);
             let permit = Permit { rule, reason, entered, counters, ledger };
             Step::Answer(match inspect {
-                Some(required) => Answer::Inspect { permit, required },
-                None => Answer::Allow(permit),
+                true => Answer::Inspect(permit),
+                false => Answer::Allow(permit),
             })
         })
     }

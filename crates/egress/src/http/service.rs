@@ -176,7 +176,7 @@ impl Connection {
         match self.judge.judge(question).await {
             Answer::Allow(permit) => Ok(permit),
             Answer::Deny(refusal) => Err(refusal),
-            Answer::Inspect { .. } => Err(Reason::Unsupported.into()),
+            Answer::Inspect(_) => Err(Reason::Unsupported.into()),
         }
     }
 }
