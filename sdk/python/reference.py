@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import belljar
-from belljar import _requests, errors
-from belljar._sync import files, process, processes, sandboxes
+from belljar import _requests, errors, providers
+from belljar._sync import files, policies, process, processes, sandboxes
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "reference" / "python.md"
 HEADER = """# The Python package
@@ -31,6 +31,8 @@ CLIENTS: list[type] = [
     processes.Processes,
     belljar.Process,
     process.Input,
+    policies.Policies,
+    providers.SandboxProvider,
 ]
 OPTIONS: list[Any] = [_requests.CreateOptions, _requests.CommandOptions]
 
@@ -50,7 +52,7 @@ def signature(function: Any) -> str:
 
 def client(kind: type) -> str:
     page = f"\n## {kind.__name__}\n\n{text(kind)}\n\n"
-    if "__init__" in vars(kind) and kind in (belljar.Belljar,):
+    if "__init__" in vars(kind) and kind in (belljar.Belljar, providers.SandboxProvider):
         page += f"- `{kind.__name__}{signature(kind.__init__).replace(' -> None', '')}`\n"
     for name, member in vars(kind).items():
         if name.startswith("_"):
@@ -82,7 +84,7 @@ def options(kind: Any) -> str:
 def page() -> str:
     made = HEADER + "".join(client(kind) for kind in CLIENTS)
     made += "\n## Options\n" + "".join(options(kind) for kind in OPTIONS)
-    modules = (belljar,)
+    modules = (belljar, providers)
     values = [getattr(module, name) for module in modules for name in sorted(module.__all__)]
     made += "\n## Values\n" + "".join(value(kind) for kind in values if dataclasses.is_dataclass(kind))
     made += "\n## Errors\n\nAll in `belljar.errors`, all `BelljarError`.\n\n| class | code | |\n|---|---|---|\n"

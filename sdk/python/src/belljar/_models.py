@@ -67,6 +67,39 @@ class Workspace:
 
 
 @dataclass(frozen=True)
+class SandboxPolicy:
+    """What a sandbox runs under, for its whole life. recording: everything is permitted and put on record."""
+
+    name: str
+    version: int | None
+    digest: str
+    recording: bool
+
+
+@dataclass(frozen=True)
+class PolicyInfo:
+    """One version of a policy that the server keeps; `effective` is what its documents say together, as YAML."""
+
+    name: str
+    version: int
+    digest: str
+    created_at: datetime | None
+    tenant: str
+    effective: str
+
+    @classmethod
+    def of(cls, message: api.Policy) -> PolicyInfo:
+        return cls(
+            name=message.name,
+            version=message.version,
+            digest=message.digest,
+            created_at=moment(message, "created_at"),
+            tenant=message.tenant,
+            effective=message.effective,
+        )
+
+
+@dataclass(frozen=True)
 class SandboxInfo:
     """A sandbox as it was recorded when it was last asked for."""
 
@@ -91,6 +124,7 @@ class SandboxInfo:
     ephemeral: bool
     workspace: Workspace | None
     user: str
+    policy: SandboxPolicy | None
 
     @classmethod
     def of(cls, message: api.Sandbox) -> SandboxInfo:
@@ -131,7 +165,15 @@ class SandboxInfo:
             if message.HasField("workspace")
             else None,
             user=message.user,
+            policy=policy_of(message),
         )
+
+
+def policy_of(message: api.Sandbox) -> SandboxPolicy | None:
+    if not message.HasField("policy"):
+        return None
+    policy = message.policy
+    return SandboxPolicy(policy.name, present(policy, "version"), policy.digest, policy.recording)
 
 
 def enforcement(messages: Sequence[api.Enforcement]) -> tuple[Enforcement, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import uuid
@@ -10,10 +11,12 @@ from typing import Any, Union
 
 from typing_extensions import TypedDict, Unpack
 
+from belljar import _policy
 from belljar._generated import api
-from belljar._generated.codes import InvalidArgument, InvalidLimit
+from belljar._generated.codes import ConflictingOptions, InvalidArgument, InvalidLimit
 from belljar._models import Limits, Workspace
 from belljar._offer import OnConnection, OnRequest, Tools
+from belljar._policy import PolicySource
 
 # A line for the shell, or a program with its arguments.
 Command = Union[str, Sequence[Union[str, bytes]]]
@@ -30,7 +33,9 @@ class CreateOptions(TypedDict, total=False):
     network: `none`, `allowlist` or `full`; profile: `locked`, `web`, `packages` or `full`; allow: `host`, `*.domain` or
     `host:port`. workspace: a directory of the server's host that appears as `/workspace`. timeout: seconds that
     commands may run where they do not say otherwise. idle_timeout, lease: seconds until the sandbox ends by itself,
-    unused or in any case. files: written before the first command. ensure: shell lines that run once. tools,
+    unused or in any case. files: written before the first command. ensure: shell lines that run once.
+    policy: a file, a text, a dictionary, or the name of one that the server keeps; record_policy: none that denies,
+    everything is put on record. tools,
     on_connection, on_request: functions of this process that answer for the sandbox.
     """
 
@@ -59,6 +64,8 @@ class CreateOptions(TypedDict, total=False):
     files: Mapping[str, Content]
     volume: str | None
     tenant: str | None
+    policy: PolicySource
+    record_policy: bool
     tools: Tools
     on_connection: OnConnection | None
     on_request: OnRequest | None
@@ -73,7 +80,7 @@ def create(**options: Unpack[CreateOptions]) -> api.CreateSandboxRequest:
         template=options.get("template"),
         backend=options.get("backend"),
         isolation=options.get("isolation"),
-        network=network(options.get("network"), options.get("profile"), options.get("allow", ())),
+        network=network(options),
         limits=limits(options.get("limits")),
         best_effort=options.get("best_effort", False),
         workspace=workspace(options.get("workspace")),
@@ -93,15 +100,29 @@ def create(**options: Unpack[CreateOptions]) -> api.CreateSandboxRequest:
         idempotency_key=once(),
         volume=api.VolumeMount(name=volume) if volume else None,
         timeout_secs=options.get("timeout"),
+        policy=policy(options.get("policy"), options.get("record_policy", False)),
     )
 
 
-def network(mode: str | None, profile: str | None, allow: Sequence[str]) -> api.Network | None:
-    if mode is None and profile is None and not allow:
+def policy(given: PolicySource | None, record: bool) -> api.PolicySpec | None:
+    if record:
+        if given is not None:
+            raise ConflictingOptions("`policy` and `record_policy` exclude each other", remedy="give one of them")
+        return api.PolicySpec(record=True)
+    return None if given is None else _policy.spec(given)
+
+
+def network(options: CreateOptions) -> api.Network | None:
+    if not any(options.get(name) for name in ("network", "profile", "allow")):
         return None
+    allow = options.get("allow", ())
     if isinstance(allow, str):
         raise InvalidArgument("`allow` is a text", remedy="give `allow` a list of hosts")
-    return api.Network(mode=mode, profile=profile, allow=allow)
+    return api.Network(
+        mode=options.get("network"),
+        profile=options.get("profile"),
+        allow=allow,
+    )
 
 
 def limits(given: Limits | Mapping[str, Any] | None) -> api.Limits | None:
@@ -141,9 +162,13 @@ def workspace(given: str | os.PathLike[str] | Workspace | None) -> api.Workspace
 
 
 class CommandOptions(TypedDict, total=False):
-    """How a command runs. timeout: seconds; absent: the sandbox's, else 60; 0: none. env is added to the sandbox's."""
+    """How a command runs. timeout: seconds; absent: the sandbox's, else 60; 0: none. env is added to the sandbox's.
+
+    context: what the sandbox's policy is told about the command; rules look at `context.NAME`.
+    """
 
     timeout: float | None
+    context: Mapping[str, Any]
     cwd: str | None
     env: Mapping[str, str]
     user: str | None
@@ -177,6 +202,7 @@ def _command(options: CommandOptions) -> api.Command:
         working_directory=options.get("cwd"),
         user=options.get("user"),
         timeout_secs=options.get("timeout"),
+        context=json.dumps(options["context"]) if options.get("context") else None,
     )
 
 

@@ -6,6 +6,7 @@ import os
 from types import TracebackType
 
 from belljar._async.connection import AsyncConnection
+from belljar._async.policies import AsyncPolicies
 from belljar._async.processes import AsyncProcesses
 from belljar._async.sandboxes import AsyncSandboxes
 from belljar._generated import api, methods
@@ -46,6 +47,7 @@ class AsyncBelljar:
         self._connection = AsyncConnection(url, api_key, state_dir, binary, patience)
         self.sandboxes = AsyncSandboxes(self._connection)
         self.processes = AsyncProcesses(self._connection)
+        self.policies = AsyncPolicies(self._connection)
 
     async def __aenter__(self) -> AsyncBelljar:
         await self._connection.open()

@@ -10,6 +10,7 @@ from belljar._generated import api, methods
 from belljar._generated.codes import InvalidArgument
 from belljar._models import Server, Template
 from belljar._sync.connection import Connection
+from belljar._sync.policies import Policies
 from belljar._sync.processes import Processes
 from belljar._sync.sandboxes import Sandboxes
 
@@ -47,6 +48,7 @@ class Belljar:
         self._connection = Connection(url, api_key, state_dir, binary, patience)
         self.sandboxes = Sandboxes(self._connection)
         self.processes = Processes(self._connection)
+        self.policies = Policies(self._connection)
 
     def __enter__(self) -> Belljar:
         self._connection.open()
