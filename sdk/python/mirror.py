@@ -14,7 +14,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 PAIRS = (("src/belljar/_async", "src/belljar/_sync"), ("tests/asynchronous", "tests/blocking"))
 # Written by hand on both sides: what waits is different there.
-BY_HAND = {"__init__.py", "connection.py", "callbacks.py", "conftest.py"}
+BY_HAND = {"__init__.py", "connection.py", "callbacks.py", "forward.py", "conftest.py", "aside.py"}
 
 RULES = [
     (re.compile(pattern), replacement)

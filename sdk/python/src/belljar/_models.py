@@ -255,6 +255,29 @@ class LayerChange:
 
 
 @dataclass(frozen=True)
+class ExposedPort:
+    """A port that is shown over HTTP. `url` where the server listens on TCP; the token opens it unless it is public."""
+
+    port: int
+    public: bool
+    url: str | None
+    path: str
+    token: str | None
+    token_expires_at: datetime | None
+
+    @classmethod
+    def of(cls, message: api.ExposedPort) -> ExposedPort:
+        return cls(
+            port=message.port,
+            public=message.public,
+            url=present(message, "url"),
+            path=message.path,
+            token=present(message, "token"),
+            token_expires_at=moment(message, "token_expires_at"),
+        )
+
+
+@dataclass(frozen=True)
 class Server:
     """The server that answers."""
 

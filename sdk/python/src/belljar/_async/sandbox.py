@@ -11,10 +11,11 @@ from belljar import _requests
 from belljar._async.callbacks import AsyncCallbacks
 from belljar._async.connection import AsyncConnection
 from belljar._async.files import AsyncFiles
+from belljar._async.forward import AsyncForward
 from belljar._async.process import AsyncProcess
 from belljar._generated import api, methods
 from belljar._generated.codes import SandboxNotFound
-from belljar._models import LayerChange, SandboxInfo
+from belljar._models import ExposedPort, LayerChange, SandboxInfo
 from belljar._offer import OnConnection, OnRequest, Tools
 from belljar._outcomes import ProcessInfo, Result
 from belljar._requests import Command, CommandOptions, Content
@@ -238,6 +239,27 @@ class AsyncSandbox:
     def _update(self, message: api.Sandbox) -> SandboxInfo:
         self.info = SandboxInfo.of(message)
         return self.info
+
+    # --- ports ---
+
+    async def expose(self, port: int, *, public: bool = False, expires_in: float | None = None) -> ExposedPort:
+        """Shows a port over HTTP, to who has the token of the answer or to everybody."""
+        request = api.ExposePortRequest(sandbox=self.id, port=port, public=public, expires_in_secs=expires_in)
+        return ExposedPort.of(await self._connection.call(methods.EXPOSE_PORT, request, again=True))
+
+    async def ports(self) -> list[ExposedPort]:
+        """The ports that are shown."""
+        answer = await self._connection.call(methods.LIST_PORTS, api.ListPortsRequest(sandbox=self.id), again=True)
+        return [ExposedPort.of(port) for port in answer.ports]
+
+    async def hide(self, port: int) -> bool:
+        """Shows a port no longer. Whether it was shown."""
+        request = api.HidePortRequest(sandbox=self.id, port=port)
+        return (await self._connection.call(methods.HIDE_PORT, request)).was_shown
+
+    async def forward(self, port: int, *, local_port: int = 0) -> AsyncForward:
+        """Listens on loopback here and joins each connection to a port inside, shown or not; for any protocol."""
+        return await AsyncForward(self._connection, self.id, port).open(local_port)
 
     # --- the workspace layer ---
 

@@ -11,7 +11,7 @@ from typing_extensions import Unpack
 from belljar import _requests
 from belljar._generated import api, methods
 from belljar._generated.codes import SandboxNotFound
-from belljar._models import LayerChange, SandboxInfo
+from belljar._models import ExposedPort, LayerChange, SandboxInfo
 from belljar._offer import OnConnection, OnRequest, Tools
 from belljar._outcomes import ProcessInfo, Result
 from belljar._requests import Command, CommandOptions, Content
@@ -19,6 +19,7 @@ from belljar._schema import Tool
 from belljar._sync.callbacks import Callbacks
 from belljar._sync.connection import Connection
 from belljar._sync.files import Files
+from belljar._sync.forward import Forward
 from belljar._sync.process import Process
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -239,6 +240,27 @@ class Sandbox:
     def _update(self, message: api.Sandbox) -> SandboxInfo:
         self.info = SandboxInfo.of(message)
         return self.info
+
+    # --- ports ---
+
+    def expose(self, port: int, *, public: bool = False, expires_in: float | None = None) -> ExposedPort:
+        """Shows a port over HTTP, to who has the token of the answer or to everybody."""
+        request = api.ExposePortRequest(sandbox=self.id, port=port, public=public, expires_in_secs=expires_in)
+        return ExposedPort.of(self._connection.call(methods.EXPOSE_PORT, request, again=True))
+
+    def ports(self) -> list[ExposedPort]:
+        """The ports that are shown."""
+        answer = self._connection.call(methods.LIST_PORTS, api.ListPortsRequest(sandbox=self.id), again=True)
+        return [ExposedPort.of(port) for port in answer.ports]
+
+    def hide(self, port: int) -> bool:
+        """Shows a port no longer. Whether it was shown."""
+        request = api.HidePortRequest(sandbox=self.id, port=port)
+        return (self._connection.call(methods.HIDE_PORT, request)).was_shown
+
+    def forward(self, port: int, *, local_port: int = 0) -> Forward:
+        """Listens on loopback here and joins each connection to a port inside, shown or not; for any protocol."""
+        return Forward(self._connection, self.id, port).open(local_port)
 
     # --- the workspace layer ---
 
