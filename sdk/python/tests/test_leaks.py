@@ -14,7 +14,7 @@ from belljar import AsyncBelljar, Belljar
 
 # As many as fit into a test run; 2,000 by hand.
 COUNT = int(os.environ.get("BELLJAR_TEST_LEAK_COUNT", "0"))
-SECONDS = 12.0
+SECONDS = 8.0
 
 
 def resident() -> int:

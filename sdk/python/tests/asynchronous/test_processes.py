@@ -15,7 +15,7 @@ async def test_output_comes_as_it_is_written(sandbox: AsyncSandbox) -> None:
     output = process.output()
     first = await output.__anext__()
     assert (first.channel, first.offset, first.text) == ("stdout", 0, "ready\n")
-    assert (await process.refresh()).status == "running"
+    assert not (await process.refresh()).ended
     assert await process.stdin.write("word\n") == 5
     rest = [(piece.channel, piece.offset, piece.data) async for piece in output]
     assert sorted(rest) == [("stderr", 0, b"bad\n"), ("stdout", 6, b"got word\n")]

@@ -16,7 +16,7 @@ def test_output_comes_as_it_is_written(sandbox: Sandbox) -> None:
     output = process.output()
     first = output.__next__()
     assert (first.channel, first.offset, first.text) == ("stdout", 0, "ready\n")
-    assert (process.refresh()).status == "running"
+    assert not (process.refresh()).ended
     assert process.stdin.write("word\n") == 5
     rest = [(piece.channel, piece.offset, piece.data) for piece in output]
     assert sorted(rest) == [("stderr", 0, b"bad\n"), ("stdout", 6, b"got word\n")]

@@ -1,0 +1,48 @@
+"""Functions of this process, called by code inside."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+from belljar import AsyncBelljar
+
+from ..toolbox import POLICY, Point, add, call, fail, fetch
+
+
+async def test_functions_are_called_with_what_their_hints_say(client: AsyncBelljar) -> None:
+    async with await client.sandboxes.create(policy=POLICY, tools=[add, fetch, fail]) as sandbox:
+        assert (await sandbox.run_python(call("add", a=2, b=3))).stdout == "5\n"
+        assert (await sandbox.run_python(call("add", a=2))).stdout == "3\n"
+        # It runs here, not inside.
+        assert str(os.getpid()) in (await sandbox.run_python(call("fetch", key="k"))).stdout
+        assert "KeyError" in (await sandbox.run_python(call("fail"))).stdout
+        assert "refused" in (await sandbox.run_python(call("add", a="two"))).stdout
+
+        @sandbox.tool(name="move", description="Moves a point.")
+        def shifted(point: Point, by: int = 1) -> Point:
+            return Point(point.x + by, point.y + by)
+
+        moved = await sandbox.run_python(call("move", point={"x": 1, "y": 2}, by=2))
+        assert moved.stdout == "{'x': 3, 'y': 4}\n"
+
+
+async def test_only_what_the_policy_names_exists_inside(client: AsyncBelljar) -> None:
+    async with await client.sandboxes.create(policy=POLICY, tools={"add": add, "hidden": add}) as sandbox:
+        listed = (await sandbox.run("belljar-tool list")).stdout
+        assert "Adds two numbers." in listed
+        assert "hidden" not in listed
+        assert "refused" in (await sandbox.run_python(call("hidden", a=1))).stdout
+    async with await client.sandboxes.create(tools={"add": add}) as sandbox:
+        assert "2" not in (await sandbox.run_python(call("add", a=1))).stdout.split()
+
+
+async def test_tools_are_there_again_after_the_server_was_killed(own_state: Path) -> None:
+    async with AsyncBelljar(state_dir=own_state) as client:
+        async with await client.sandboxes.create(policy=POLICY, tools={"add": add}) as sandbox:
+            assert (await sandbox.run_python(call("add", a=1))).stdout == "2\n"
+            os.kill((await client.server()).pid, signal.SIGKILL)
+            # The offer is made to the next server as soon as it is there.
+            result = await sandbox.run_python(call("add", patient=True, a=1))
+            assert result.stdout == "2\n", result.stderr
