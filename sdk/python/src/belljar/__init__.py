@@ -12,7 +12,6 @@
 from belljar._async.client import AsyncBelljar
 from belljar._async.process import AsyncProcess
 from belljar._async.sandbox import AsyncSandbox
-from belljar._decisions import Connection, Endpoint, Request, RequestVerdict, Tls, Verdict
 from belljar._entries import Copied, FileEvent, FileInfo, SearchHit, Unpacked
 from belljar._failure import BelljarError, Decision
 from belljar._generated.codes import PolicyDenied, TimedOut
@@ -63,11 +62,9 @@ __all__ = [
     "CommandOptions",
     "CommandOutOfMemory",
     "CommandTimedOut",
-    "Connection",
     "Copied",
     "CreateOptions",
     "Decision",
-    "Endpoint",
     "Enforcement",
     "Event",
     "Explanation",
@@ -84,8 +81,6 @@ __all__ = [
     "PolicyInfo",
     "Process",
     "ProcessInfo",
-    "Request",
-    "RequestVerdict",
     "Result",
     "Sandbox",
     "SandboxInfo",
@@ -94,9 +89,7 @@ __all__ = [
     "Server",
     "Template",
     "TimedOut",
-    "Tls",
     "Unpacked",
     "Usage",
-    "Verdict",
     "Workspace",
 ]

@@ -15,7 +15,7 @@ from belljar import _policy
 from belljar._generated import api
 from belljar._generated.codes import ConflictingOptions, InvalidArgument, InvalidLimit
 from belljar._models import Limits, Workspace
-from belljar._offer import OnConnection, OnRequest, Tools
+from belljar._offer import Tools
 from belljar._policy import PolicySource
 
 # A line for the shell, or a program with its arguments.
@@ -35,8 +35,7 @@ class CreateOptions(TypedDict, total=False):
     commands may run where they do not say otherwise. idle_timeout, lease: seconds until the sandbox ends by itself,
     unused or in any case. files: written before the first command. ensure: shell lines that run once.
     policy: a file, a text, a dictionary, or the name of one that the server keeps; record_policy: none that denies,
-    everything is put on record. tools,
-    on_connection, on_request: functions of this process that answer for the sandbox.
+    everything is put on record. tools: functions of this process that code inside may call.
     """
 
     name: str | None
@@ -67,8 +66,6 @@ class CreateOptions(TypedDict, total=False):
     policy: PolicySource
     record_policy: bool
     tools: Tools
-    on_connection: OnConnection | None
-    on_request: OnRequest | None
 
 
 def create(**options: Unpack[CreateOptions]) -> api.CreateSandboxRequest:

@@ -36,10 +36,9 @@ class AsyncSandboxes:
         message = await self._connection.call(methods.CREATE_SANDBOX, request, again=True)
         sandbox = AsyncSandbox(self._connection, message, timeout=options.get("timeout"))
         tools = options.get("tools") or ()
-        on_connection, on_request = options.get("on_connection"), options.get("on_request")
-        if tools or on_connection or on_request:
+        if tools:
             try:
-                await sandbox.serve(tools=tools, on_connection=on_connection, on_request=on_request)
+                await sandbox.serve(tools)
             except BaseException:
                 await sandbox.destroy()
                 raise

@@ -37,10 +37,9 @@ class Sandboxes:
         message = self._connection.call(methods.CREATE_SANDBOX, request, again=True)
         sandbox = Sandbox(self._connection, message, timeout=options.get("timeout"))
         tools = options.get("tools") or ()
-        on_connection, on_request = options.get("on_connection"), options.get("on_request")
-        if tools or on_connection or on_request:
+        if tools:
             try:
-                sandbox.serve(tools=tools, on_connection=on_connection, on_request=on_request)
+                sandbox.serve(tools)
             except BaseException:
                 sandbox.destroy()
                 raise
