@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belljar_policy::document::{Context, Value};
-use belljar_policy::{MountSpec, SandboxId};
+use belljar_policy::{MountSpec, SandboxId, scan};
 
 use super::narrow::{check_environment, narrow_lease, narrow_timeout};
 use super::{Asker, Governed, Question, QuestionKind, judge, keep, resolved};
@@ -147,6 +147,13 @@ fn context_of(request: &ExecRequest) -> (QuestionKind, Context) {
         _ => QuestionKind::Exec,
     };
     let language = request.language.clone().or_else(|| language_of(&words).map(str::to_owned));
+    if let (Some("python"), Some(code)) = (language.as_deref(), &code) {
+        // A hint for rules and readers, not a wall.
+        let findings = scan::python(code);
+        context.set("finding_count", findings.len() as u64);
+        let named = findings.iter().map(|finding| finding.rule.as_str());
+        context.set("findings", named.collect::<Value>());
+    }
     if let Some(language) = language {
         context.set("language", language);
     }
@@ -281,6 +288,21 @@ mod tests {
         check(&["node", "-e", "x"], Code, "javascript", "x");
         check(&["node", "--eval=x"], Code, "javascript", "x");
         check(&["bash", "-c", "ls"], Exec, "bash", "");
+    }
+
+    #[test]
+    fn python_is_scanned() {
+        let findings = |code: &str| {
+            let (_, context) = context_of(&exec(&["python3", "-c", code]));
+            (context.get("finding_count").cloned(), context.get("findings").cloned())
+        };
+        let (count, _) = findings("print(1)");
+        assert_eq!(count, Some(Value::Int(0)));
+        let (count, found) = findings("import os; os.system('id')");
+        assert_eq!(count, Some(Value::Int(1)));
+        assert!(matches!(found, Some(Value::List(found)) if found.len() == 1));
+        let (_, context) = context_of(&exec(&["node", "-e", "x"]));
+        assert_eq!(context.get("finding_count"), None);
     }
 
     #[test]

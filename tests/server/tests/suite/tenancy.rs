@@ -228,6 +228,7 @@ async fn the_table_names_every_method() {
         include_str!("../../../../api/proto/belljar/v1/templates.proto"),
         include_str!("../../../../api/proto/belljar/v1/policies.proto"),
         include_str!("../../../../api/proto/belljar/v1/callbacks.proto"),
+        include_str!("../../../../api/proto/belljar/v1/secrets.proto"),
         include_str!("../../../../api/proto/belljar/v1/system.proto"),
     ]
     .concat();
