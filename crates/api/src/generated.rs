@@ -2575,6 +2575,841 @@ pub mod files_server {
         const NAME: &'static str = SERVICE_NAME;
     }
 }
+/// What a sandbox may reach.
+#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct SandboxNetwork {
+    #[prost(string, tag = "1")]
+    #[serde(default)]
+    pub sandbox_id: ::prost::alloc::string::String,
+    /// `none`, `allowlist` or `full`.
+    #[prost(string, tag = "2")]
+    #[serde(default)]
+    pub mode: ::prost::alloc::string::String,
+    #[prost(string, repeated, tag = "3")]
+    #[serde(default)]
+    pub allow: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Denied even where a wider entry, or the mode, would allow it.
+    #[prost(string, repeated, tag = "4")]
+    #[serde(default)]
+    pub deny: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Addresses that are not public and may be reached.
+    #[prost(string, repeated, tag = "5")]
+    #[serde(default)]
+    pub cidrs: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// How long what nothing allows waits for somebody to allow it. Absent: it is denied at once.
+    #[prost(double, optional, tag = "6")]
+    #[serde(default)]
+    pub ask_secs: ::core::option::Option<f64>,
+    /// What enforces it.
+    #[prost(string, tag = "7")]
+    #[serde(default)]
+    pub enforcement: ::prost::alloc::string::String,
+    /// Connections that are open now.
+    #[prost(uint32, optional, tag = "8")]
+    #[serde(default)]
+    pub open: ::core::option::Option<u32>,
+}
+#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetNetworkRequest {
+    /// Name or id.
+    #[prost(string, tag = "1")]
+    #[serde(default)]
+    pub sandbox: ::prost::alloc::string::String,
+}
+/// Hosts, or ranges of addresses.
+#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct NetworkEntries {
+    #[prost(string, repeated, tag = "1")]
+    #[serde(default)]
+    pub entries: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ChangeNetworkRequest {
+    /// Name or id.
+    #[prost(string, tag = "1")]
+    #[serde(default)]
+    pub sandbox: ::prost::alloc::string::String,
+    /// `none`, `allowlist` or `full`.
+    #[prost(string, optional, tag = "2")]
+    #[serde(default)]
+    pub mode: ::core::option::Option<::prost::alloc::string::String>,
+    /// In place of everything that is allowed and denied.
+    #[prost(message, optional, tag = "3")]
+    #[serde(default)]
+    pub replace: ::core::option::Option<NetworkEntries>,
+    /// Allowed from now on.
+    #[prost(string, repeated, tag = "4")]
+    #[serde(default)]
+    pub allow: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Denied from now on.
+    #[prost(string, repeated, tag = "5")]
+    #[serde(default)]
+    pub deny: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// In place of the addresses that are not public and may be reached.
+    #[prost(message, optional, tag = "6")]
+    #[serde(default)]
+    pub cidrs: ::core::option::Option<NetworkEntries>,
+    /// Zero: what nothing allows is denied at once.
+    #[prost(double, optional, tag = "7")]
+    #[serde(default)]
+    pub ask_secs: ::core::option::Option<f64>,
+}
+#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReadNetworkLogRequest {
+    /// Name or id.
+    #[prost(string, tag = "1")]
+    #[serde(default)]
+    pub sandbox: ::prost::alloc::string::String,
+    /// Only what was denied.
+    #[prost(bool, tag = "2")]
+    #[serde(default)]
+    pub denied: bool,
+    /// Only the last so many.
+    #[prost(uint32, optional, tag = "3")]
+    #[serde(default)]
+    pub last: ::core::option::Option<u32>,
+    /// Then new ones as they come, without end.
+    #[prost(bool, tag = "4")]
+    #[serde(default)]
+    pub follow: bool,
+}
+/// One decision and what came of it.
+#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct NetworkDecision {
+    #[prost(message, optional, tag = "1")]
+    #[serde(default)]
+    #[serde(with = "crate::json::time")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub at: ::core::option::Option<::prost_types::Timestamp>,
+    /// `flow`, `dns` or `request`.
+    #[prost(string, tag = "2")]
+    #[serde(default)]
+    pub stage: ::prost::alloc::string::String,
+    /// `tcp` or `udp`.
+    #[prost(string, tag = "3")]
+    #[serde(default)]
+    pub transport: ::prost::alloc::string::String,
+    #[prost(string, optional, tag = "4")]
+    #[serde(default)]
+    pub host: ::core::option::Option<::prost::alloc::string::String>,
+    #[prost(string, optional, tag = "5")]
+    #[serde(default)]
+    pub address: ::core::option::Option<::prost::alloc::string::String>,
+    #[prost(uint32, tag = "6")]
+    #[serde(default)]
+    pub port: u32,
+    /// The name that the client sent in TLS.
+    #[prost(string, optional, tag = "7")]
+    #[serde(default)]
+    pub sni: ::core::option::Option<::prost::alloc::string::String>,
+    #[prost(string, optional, tag = "8")]
+    #[serde(default)]
+    pub method: ::core::option::Option<::prost::alloc::string::String>,
+    #[prost(string, optional, tag = "9")]
+    #[serde(default)]
+    pub path: ::core::option::Option<::prost::alloc::string::String>,
+    /// The rule or entry that decided.
+    #[prost(string, optional, tag = "10")]
+    #[serde(default)]
+    pub rule: ::core::option::Option<::prost::alloc::string::String>,
+    /// `allow` or `deny`.
+    #[prost(string, tag = "11")]
+    #[serde(default)]
+    pub verdict: ::prost::alloc::string::String,
+    /// Why, in a stable word.
+    #[prost(string, tag = "12")]
+    #[serde(default)]
+    pub reason: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "13")]
+    #[serde(default)]
+    pub bytes_up: u64,
+    #[prost(uint64, tag = "14")]
+    #[serde(default)]
+    pub bytes_down: u64,
+    #[prost(double, tag = "15")]
+    #[serde(default)]
+    pub duration_ms: f64,
+}
+/// Something that waits to be allowed.
+#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Approval {
+    #[prost(string, tag = "1")]
+    #[serde(default)]
+    pub approval_id: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    #[serde(default)]
+    pub sandbox_id: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    #[serde(default)]
+    pub host: ::prost::alloc::string::String,
+    #[prost(string, optional, tag = "4")]
+    #[serde(default)]
+    pub address: ::core::option::Option<::prost::alloc::string::String>,
+    #[prost(uint32, tag = "5")]
+    #[serde(default)]
+    pub port: u32,
+    /// `tcp` or `udp`.
+    #[prost(string, tag = "6")]
+    #[serde(default)]
+    pub transport: ::prost::alloc::string::String,
+    #[prost(string, optional, tag = "7")]
+    #[serde(default)]
+    pub method: ::core::option::Option<::prost::alloc::string::String>,
+    #[prost(string, optional, tag = "8")]
+    #[serde(default)]
+    pub path: ::core::option::Option<::prost::alloc::string::String>,
+    /// The rule that asks.
+    #[prost(string, optional, tag = "9")]
+    #[serde(default)]
+    pub rule: ::core::option::Option<::prost::alloc::string::String>,
+    #[prost(message, optional, tag = "10")]
+    #[serde(default)]
+    #[serde(with = "crate::json::time")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub asked_at: ::core::option::Option<::prost_types::Timestamp>,
+    /// When waiting is over.
+    #[prost(message, optional, tag = "11")]
+    #[serde(default)]
+    #[serde(with = "crate::json::time")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub until: ::core::option::Option<::prost_types::Timestamp>,
+}
+#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListApprovalsRequest {
+    /// Only of this sandbox, by name or id.
+    #[prost(string, optional, tag = "1")]
+    #[serde(default)]
+    pub sandbox: ::core::option::Option<::prost::alloc::string::String>,
+}
+#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListApprovalsResponse {
+    #[prost(message, repeated, tag = "1")]
+    #[serde(default)]
+    pub approvals: ::prost::alloc::vec::Vec<Approval>,
+}
+#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct AnswerApprovalRequest {
+    #[prost(string, tag = "1")]
+    #[serde(default)]
+    pub approval_id: ::prost::alloc::string::String,
+    /// `once`, `sandbox` (as long as its doors stay open), `always` (kept with the sandbox) or `deny`.
+    #[prost(string, tag = "2")]
+    #[serde(default)]
+    pub answer: ::prost::alloc::string::String,
+}
+/// Generated client implementations.
+pub mod networks_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    /// What sandboxes reach.
+    #[derive(Debug, Clone)]
+    pub struct NetworksClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl<T> NetworksClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> NetworksClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            NetworksClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// What a sandbox may reach.
+        pub async fn get_network(
+            &mut self,
+            request: impl tonic::IntoRequest<super::GetNetworkRequest>,
+        ) -> std::result::Result<tonic::Response<super::SandboxNetwork>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/belljar.v1.Networks/GetNetwork",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("belljar.v1.Networks", "GetNetwork"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Changes what a sandbox may reach. Connections that are no longer allowed are cut.
+        pub async fn change_network(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ChangeNetworkRequest>,
+        ) -> std::result::Result<tonic::Response<super::SandboxNetwork>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/belljar.v1.Networks/ChangeNetwork",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("belljar.v1.Networks", "ChangeNetwork"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// What a sandbox wanted to reach and what came of it, oldest first.
+        pub async fn read_network_log(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ReadNetworkLogRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::NetworkDecision>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/belljar.v1.Networks/ReadNetworkLog",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("belljar.v1.Networks", "ReadNetworkLog"));
+            self.inner.server_streaming(req, path, codec).await
+        }
+        /// Connections and requests that wait for somebody to allow them.
+        pub async fn list_approvals(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListApprovalsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListApprovalsResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/belljar.v1.Networks/ListApprovals",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("belljar.v1.Networks", "ListApprovals"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Answers for one that waits.
+        pub async fn answer_approval(
+            &mut self,
+            request: impl tonic::IntoRequest<super::AnswerApprovalRequest>,
+        ) -> std::result::Result<tonic::Response<super::Approval>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/belljar.v1.Networks/AnswerApproval",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("belljar.v1.Networks", "AnswerApproval"));
+            self.inner.unary(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+pub mod networks_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with NetworksServer.
+    #[async_trait]
+    pub trait Networks: std::marker::Send + std::marker::Sync + 'static {
+        /// What a sandbox may reach.
+        async fn get_network(
+            &self,
+            request: tonic::Request<super::GetNetworkRequest>,
+        ) -> std::result::Result<tonic::Response<super::SandboxNetwork>, tonic::Status>;
+        /// Changes what a sandbox may reach. Connections that are no longer allowed are cut.
+        async fn change_network(
+            &self,
+            request: tonic::Request<super::ChangeNetworkRequest>,
+        ) -> std::result::Result<tonic::Response<super::SandboxNetwork>, tonic::Status>;
+        /// Server streaming response type for the ReadNetworkLog method.
+        type ReadNetworkLogStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::NetworkDecision, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// What a sandbox wanted to reach and what came of it, oldest first.
+        async fn read_network_log(
+            &self,
+            request: tonic::Request<super::ReadNetworkLogRequest>,
+        ) -> std::result::Result<
+            tonic::Response<Self::ReadNetworkLogStream>,
+            tonic::Status,
+        >;
+        /// Connections and requests that wait for somebody to allow them.
+        async fn list_approvals(
+            &self,
+            request: tonic::Request<super::ListApprovalsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListApprovalsResponse>,
+            tonic::Status,
+        >;
+        /// Answers for one that waits.
+        async fn answer_approval(
+            &self,
+            request: tonic::Request<super::AnswerApprovalRequest>,
+        ) -> std::result::Result<tonic::Response<super::Approval>, tonic::Status>;
+    }
+    /// What sandboxes reach.
+    #[derive(Debug)]
+    pub struct NetworksServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> NetworksServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for NetworksServer<T>
+    where
+        T: Networks,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/belljar.v1.Networks/GetNetwork" => {
+                    #[allow(non_camel_case_types)]
+                    struct GetNetworkSvc<T: Networks>(pub Arc<T>);
+                    impl<
+                        T: Networks,
+                    > tonic::server::UnaryService<super::GetNetworkRequest>
+                    for GetNetworkSvc<T> {
+                        type Response = super::SandboxNetwork;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::GetNetworkRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Networks>::get_network(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = GetNetworkSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/belljar.v1.Networks/ChangeNetwork" => {
+                    #[allow(non_camel_case_types)]
+                    struct ChangeNetworkSvc<T: Networks>(pub Arc<T>);
+                    impl<
+                        T: Networks,
+                    > tonic::server::UnaryService<super::ChangeNetworkRequest>
+                    for ChangeNetworkSvc<T> {
+                        type Response = super::SandboxNetwork;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ChangeNetworkRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Networks>::change_network(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ChangeNetworkSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/belljar.v1.Networks/ReadNetworkLog" => {
+                    #[allow(non_camel_case_types)]
+                    struct ReadNetworkLogSvc<T: Networks>(pub Arc<T>);
+                    impl<
+                        T: Networks,
+                    > tonic::server::ServerStreamingService<super::ReadNetworkLogRequest>
+                    for ReadNetworkLogSvc<T> {
+                        type Response = super::NetworkDecision;
+                        type ResponseStream = T::ReadNetworkLogStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ReadNetworkLogRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Networks>::read_network_log(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ReadNetworkLogSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/belljar.v1.Networks/ListApprovals" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListApprovalsSvc<T: Networks>(pub Arc<T>);
+                    impl<
+                        T: Networks,
+                    > tonic::server::UnaryService<super::ListApprovalsRequest>
+                    for ListApprovalsSvc<T> {
+                        type Response = super::ListApprovalsResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListApprovalsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Networks>::list_approvals(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListApprovalsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/belljar.v1.Networks/AnswerApproval" => {
+                    #[allow(non_camel_case_types)]
+                    struct AnswerApprovalSvc<T: Networks>(pub Arc<T>);
+                    impl<
+                        T: Networks,
+                    > tonic::server::UnaryService<super::AnswerApprovalRequest>
+                    for AnswerApprovalSvc<T> {
+                        type Response = super::Approval;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::AnswerApprovalRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Networks>::answer_approval(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = AnswerApprovalSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for NetworksServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "belljar.v1.Networks";
+    impl<T> tonic::server::NamedService for NetworksServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
+}
 /// A sandbox as it is recorded.
 #[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -2750,7 +3585,7 @@ pub struct Limits {
 /// What a sandbox may reach. Absent means denied.
 #[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Network {
     /// `none`, `allowlist` or `full`. Absent: what the profile says, else `none`.
     #[prost(string, optional, tag = "1")]
@@ -2764,6 +3599,14 @@ pub struct Network {
     #[prost(string, repeated, tag = "3")]
     #[serde(default)]
     pub allow: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Addresses that are not public and may be reached all the same.
+    #[prost(string, repeated, tag = "4")]
+    #[serde(default)]
+    pub cidrs: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// How long what nothing allows waits for somebody to allow it. Absent: it is denied at once.
+    #[prost(double, optional, tag = "5")]
+    #[serde(default)]
+    pub ask_secs: ::core::option::Option<f64>,
 }
 /// A directory of the server's host as `/workspace`.
 #[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]

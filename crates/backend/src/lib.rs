@@ -14,7 +14,7 @@ mod spec;
 pub use capabilities::{Enforcement, IsolationClass, Probe, Subject};
 pub use error::{Error, Result};
 pub use spec::{
-    AgentSetup, Counters, LandlockAccess, MountSource, Orphan, ResolvedMount, ResourceLimit,
+    AgentSetup, Counters, Doors, LandlockAccess, MountSource, Orphan, ResolvedMount, ResourceLimit,
     RootSource, Running, SandboxSpec, Stream, TreeKill, UserIds,
 };
 
@@ -59,6 +59,10 @@ pub trait Backend: Send + Sync {
 
     /// Lets a paused sandbox go on; one that is not paused does anyway.
     async fn resume(&self, id: &SandboxId) -> Result<()>;
+
+    /// The doors of a running sandbox that was started with a network: all of them new, whatever there was before is
+    /// closed. `udp_ports`: the ports besides 53 to which datagrams may be sent. `None` where nothing encloses the network.
+    async fn doors(&self, id: &SandboxId, udp_ports: &[u16]) -> Result<Option<Doors>>;
 
     /// What the kernel counted on the host's side.
     async fn counters(&self, id: &SandboxId) -> Result<Counters>;

@@ -1,6 +1,7 @@
 //! What a backend is asked to start and what it hands back.
 
 use std::collections::BTreeMap;
+use std::net::{TcpListener, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
@@ -117,6 +118,20 @@ pub struct ResourceLimit {
     pub resource: u32,
     pub soft: u64,
     pub hard: u64,
+}
+
+/// The sockets in which everything ends that a sandbox sends. They are bound, those for connections listen, and none
+/// blocks. When all of them are closed, the sandbox has no network.
+#[derive(Debug, Default)]
+pub struct Doors {
+    /// All connections that go to no name server; the kernel tells where they were meant to go.
+    pub tcp: Vec<TcpListener>,
+    pub dns_udp: Vec<UdpSocket>,
+    pub dns_tcp: Vec<TcpListener>,
+    /// Datagrams to one port each, with where they were meant to go.
+    pub udp: Vec<(u16, UdpSocket)>,
+    /// For programs that were told of a proxy.
+    pub proxy: Vec<TcpListener>,
 }
 
 /// Figures from the host's side of the wall. Counters only grow during a sandbox's life.

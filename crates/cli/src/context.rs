@@ -1,11 +1,11 @@
 //! What every command stands on: the settings, the runtime, the server.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use belljar_client::{Address, Client, Local};
 use belljar_codes::Code;
-use belljar_engine::{Engine, EngineOptions};
+use belljar_engine::{EgressSettings, Engine, EngineOptions, egress_settings};
 use tracing_subscriber::EnvFilter;
 
 use crate::args::GlobalArgs;
@@ -130,12 +130,26 @@ impl Context {
         result
     }
 
+    /// How the networks of sandboxes are served; what is given here wins over the settings.
+    pub(crate) fn egress(
+        &self,
+        upstreams: Option<&str>,
+        roots: Option<&Path>,
+    ) -> Result<EgressSettings, Failure> {
+        let upstream = self.settings.get(Key::DnsUpstream).value.clone();
+        let upstream = upstream.map(|text| text.to_string_lossy().into_owned());
+        let known_roots = self.settings.get(Key::TlsRoots).value.clone().map(PathBuf::from);
+        let upstreams = upstreams.or(upstream.as_deref());
+        Ok(egress_settings(upstreams, roots.or(known_roots.as_deref()))?)
+    }
+
     pub(crate) fn engine_options(&self) -> Result<EngineOptions, Failure> {
         let state_dir = self.settings.state_dir()?;
         let backends = backends::all(&state_dir)?;
         let mut options = EngineOptions::new(state_dir, backends);
         options.home.clone_from(&self.settings.home);
         options.secrets_key = std::env::var_os(env_vars::SECRETS_KEY_FILE).map(Into::into);
+        options.egress = self.egress(None, None)?;
         Ok(options)
     }
 }

@@ -25,6 +25,13 @@ pub(crate) const SECRETS_KEY_FILE: &str = "BELLJAR_SECRETS_KEY_FILE";
 /// What to log to standard error, as `tracing` filters are written: `debug`, `belljar_engine=trace`. Default: nothing.
 pub(crate) const LOG: &str = "BELLJAR_LOG";
 
+/// Servers that are asked for the names that sandboxes look up, in place of the host's own. Same as `serve --dns-upstream`.
+pub(crate) const DNS_UPSTREAM: &str = "BELLJAR_DNS_UPSTREAM";
+
+/// Certificates of authorities in PEM that are trusted for what sandboxes reach, in place of the host's own. Same as
+/// `serve --tls-roots`.
+pub(crate) const TLS_ROOTS: &str = "BELLJAR_TLS_ROOTS";
+
 /// Configuration file to read in place of `~/.config/belljar/config.toml`. Same as `--config`.
 pub(crate) const CONFIG: &str = "BELLJAR_CONFIG";
 

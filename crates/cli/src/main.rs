@@ -77,6 +77,8 @@ fn dispatch(cli: Cli) -> Result<Done, Failure> {
         Command::Destroy(args) => go!(commands::destroy::destroy, &args),
         Command::Events(args) => go!(commands::events::events, &args),
         Command::Snapshot(args) => go!(args.flags(), commands::snapshot::snapshot, args),
+        Command::Network(args) => go!(commands::network::network, args),
+        Command::Approvals(args) => go!(commands::approvals::approvals, args),
         Command::Proxy(args) => go!(args.options.flags(), commands::proxy::proxy, *args),
         Command::Cp(args) => go!(commands::cp::cp, args),
         Command::Files(args) => go!(commands::files::files, args),

@@ -70,6 +70,8 @@ impl SandboxArgs {
             ("--policy-record", self.policy_record),
             ("--profile", self.profile.is_some()),
             ("--network", self.network.is_some()),
+            ("--allow-cidr", !self.allow_cidr.is_empty()),
+            ("--network-ask", self.network_ask.is_some()),
             ("--allow", !self.allow.is_empty()),
             ("--workspace", self.workspace.is_some()),
             ("--mount", !self.mount.is_empty()),
@@ -200,8 +202,23 @@ fn network(settings: &Settings, args: &SandboxArgs) -> Result<v1::Network, Failu
     // A profile of a file is a default, which `--network` or a policy replaces; two flags must agree.
     let replaced = args.network.is_some() || args.policy.is_some();
     let profile = profile.filter(|_| is_flag || !replaced);
-    NetworkPolicy::from_flags(profile.as_deref(), args.network.as_deref(), &args.allow)?;
-    Ok(v1::Network { mode: args.network.clone(), profile, allow: args.allow.clone() })
+    let own = profile.as_deref().and_then(|name| settings.profile(name));
+    let (mode, profile, mut allow) = match own {
+        Some(own) => (args.network.clone().or(Some(own.mode.clone())), None, own.allow.clone()),
+        None => (args.network.clone(), profile, Vec::new()),
+    };
+    allow.extend(args.allow.iter().cloned());
+    NetworkPolicy::from_flags(profile.as_deref(), mode.as_deref(), &allow)?;
+    let ask_secs = args.network_ask.as_deref().map(ask).transpose()?;
+    Ok(v1::Network { mode, profile, allow, cidrs: args.allow_cidr.clone(), ask_secs })
+}
+
+/// How long something waits to be allowed, in seconds.
+pub(crate) fn ask(text: &str) -> Result<f64, Failure> {
+    if text == "0" {
+        return Ok(0.0);
+    }
+    Ok(seconds(parse_timeout(text)?))
 }
 
 /// Only limits that somebody chose are sent: those are enforced fully or refused, defaults are not. Beside a policy, only

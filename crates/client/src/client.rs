@@ -2,6 +2,7 @@
 
 use belljar_api::v1::callbacks_client::CallbacksClient;
 use belljar_api::v1::files_client::FilesClient;
+use belljar_api::v1::networks_client::NetworksClient;
 use belljar_api::v1::policies_client::PoliciesClient;
 use belljar_api::v1::ports_client::PortsClient;
 use belljar_api::v1::processes_client::ProcessesClient;
@@ -32,6 +33,7 @@ pub struct Client {
     pub processes: ProcessesClient<Service>,
     pub files: FilesClient<Service>,
     pub snapshots: SnapshotsClient<Service>,
+    pub networks: NetworksClient<Service>,
     pub templates: TemplatesClient<Service>,
     pub policies: PoliciesClient<Service>,
     pub callbacks: CallbacksClient<Service>,
@@ -52,6 +54,7 @@ impl Client {
             processes: ProcessesClient::new(service.clone()).max_decoding_message_size(MAX_MESSAGE),
             files: FilesClient::new(service.clone()).max_decoding_message_size(MAX_MESSAGE),
             snapshots: SnapshotsClient::new(service.clone()),
+            networks: NetworksClient::new(service.clone()),
             templates: TemplatesClient::new(service.clone()),
             policies: PoliciesClient::new(service.clone()),
             callbacks: CallbacksClient::new(service.clone()),

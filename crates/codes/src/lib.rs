@@ -164,6 +164,10 @@ codes! {
     PolicyNotFound => "policy-not-found",
     /// The policy that the sandbox runs under denies this; the message names the rule.
     PolicyDenied => "policy-denied",
+    /// Nothing waits to be allowed under that id; it was answered, or its time is over.
+    ApprovalNotFound => "approval-not-found",
+    /// The network rules of the sandbox deny this connection, name or request.
+    NetworkDenied => "network-denied",
 
     /// A secret that a credential names cannot be had from its source on the host.
     SecretUnavailable => "secret-unavailable",

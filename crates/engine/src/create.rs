@@ -87,6 +87,7 @@ pub(crate) async fn create_once(
         Err(error) => {
             // The backend undoes its own failed start; for every later failure this is the undo. Where it fails, the
             // record stays as it is, and the next recovery finishes the work.
+            inner.gates.close(&id);
             let undone = inner.backends.get(&record.backend)?.stop(&id).await;
             match undone {
                 Ok(()) => end(inner, &id, End::Failed(describe(&error))).await?,
@@ -111,6 +112,8 @@ async fn build(
     let has_tools = spec.tools;
     let running = backend.start(spec).await.map_err(not_started)?;
     point("create.starting.done");
+    // Before the first command, and before anybody is told of the sandbox.
+    inner.gates.open(inner, record).await?;
 
     let details = &mut record.details;
     details.network_enforcement = network_enforcement(&running.enforcement);

@@ -16,6 +16,7 @@ use crate::destroy::{destroy, has_ended};
 use crate::files::Files;
 use crate::live::Live;
 use crate::log::{LogReader, Offsets};
+use crate::network::{self, Gates};
 use crate::policy::{FileGuard, PolicyCache};
 use crate::presence::Presence;
 use crate::query::Place;
@@ -23,9 +24,10 @@ use crate::secrets::Vault;
 use crate::state_dir::StateDirectory;
 use crate::store::{End, Listing, ProcessRecord, SandboxRecord, SqliteStore, State, Store};
 use crate::{
-    Artifact, Asker, AuditLog, Counts, CreateRequest, EngineOptions, Error, Events, ExecRequest,
-    Explanation, Follower, Judged, LayerChange, LeakReport, Learned, Lease, Page, Policies,
-    Process, ProcessControl, ProcessInfo, ProcessQuery, Question, Result, Sandbox, SandboxPolicy,
+    ApprovalAnswer, Artifact, Asker, AuditLog, Counts, CreateRequest, EngineOptions, Error, Events,
+    ExecRequest, Explanation, Follower, Judged, LayerChange, LeakReport, Learned, Lease, Network,
+    NetworkChange, NetworkLog, NetworkQuery, Page, PendingApproval, Policies, Process,
+    ProcessControl, ProcessInfo, ProcessQuery, Question, Result, Sandbox, SandboxPolicy,
     SandboxQuery, Scope, Session, SessionRequest, Started, TemplateInfo, Tenants, ToolHost,
 };
 use crate::{
@@ -58,6 +60,8 @@ pub(crate) struct Inner {
     pub(crate) presence: Presence,
     /// What sandboxes run under.
     pub(crate) policies: PolicyCache,
+    /// The networks of sandboxes.
+    pub(crate) gates: Gates,
     /// The processes that this engine attends to.
     pub(crate) attended: Arc<process::Registry>,
     /// How long records and logs of what has ended are kept.
@@ -84,8 +88,10 @@ impl Engine {
         let store = SqliteStore::open(&directory.database())?;
         let key = options.secrets_key.unwrap_or_else(|| secrets::default_key(directory.root()));
         let vault = Vault::new(key);
+        let audit = AuditLog::of(directory.root());
         let inner = Arc::new(Inner {
-            audit: AuditLog::of(directory.root()),
+            gates: Gates::new(options.egress, audit.clone(), &directory),
+            audit,
             presence: Presence::new(directory.sessions()),
             policies: PolicyCache::default(),
             directory,
@@ -102,6 +108,7 @@ impl Engine {
             ends: AtomicU32::new(0),
             tool_host: OnceLock::new(),
         });
+        inner.gates.secrets.belong_to(&inner);
         inner.backends.recover().await;
         recovery::recover(&inner).await?;
         if options.attend {
@@ -240,6 +247,61 @@ impl Engine {
         let (inner, acted_on) = (Arc::clone(&self.inner), id.clone());
         to_the_end(async move { hold::resume(&inner, &acted_on).await }).await?;
         Ok(self.find(id.as_str()).await?.into())
+    }
+
+    /// What a sandbox may reach.
+    pub async fn network(&self, reference: &str) -> Result<Network> {
+        Ok(network::show(&self.inner, &self.find(reference).await?))
+    }
+
+    /// Changes what a sandbox may reach; flows that are no longer allowed are cut.
+    pub async fn change_network(&self, reference: &str, change: NetworkChange) -> Result<Network> {
+        let (inner, record) = (Arc::clone(&self.inner), self.find(reference).await?);
+        to_the_end(async move {
+            let record = network::change(&inner, record, change).await?;
+            Ok(network::show(&inner, &record))
+        })
+        .await
+    }
+
+    /// What waits for somebody to allow it.
+    #[must_use]
+    pub fn approvals(&self, sandbox: Option<&SandboxId>) -> Vec<PendingApproval> {
+        self.inner.gates.approvals.list(&self.scope, sandbox)
+    }
+
+    /// Answers for something that waits.
+    pub async fn answer_approval(
+        &self,
+        id: &str,
+        answer: ApprovalAnswer,
+    ) -> Result<PendingApproval> {
+        let pending = self.inner.gates.approvals.find(&self.scope, id)?;
+        if answer == ApprovalAnswer::Always {
+            let allow = vec![format!("{}:{}", pending.host, pending.port)];
+            let change = NetworkChange { allow, ..NetworkChange::default() };
+            self.change_network(pending.sandbox.as_str(), change).await?;
+        }
+        self.inner.gates.approvals.answer(id, answer)?;
+        Ok(pending)
+    }
+
+    /// Decisions about the network since this engine was opened, by what was decided.
+    #[must_use]
+    pub fn network_decisions(&self) -> [(&'static str, u64); 4] {
+        let [allowed, flows, names, requests] = self.inner.gates.decisions();
+        [
+            ("allowed", allowed),
+            ("flow-denied", flows),
+            ("name-denied", names),
+            ("request-denied", requests),
+        ]
+    }
+
+    /// What a sandbox wanted to reach and what came of it. By id, also of one that has ended.
+    pub async fn network_log(&self, reference: &str, query: NetworkQuery) -> Result<NetworkLog> {
+        let id = self.find(reference).await?.id;
+        Ok(self.inner.gates.read_log(&id, query))
     }
 
     /// Changes a sandbox's lease; what is given starts anew from now.
@@ -479,6 +541,7 @@ impl Engine {
     pub async fn close(self) {
         self.inner.stop_caretaker();
         self.inner.background.finish(CLOSING).await;
+        self.inner.gates.close_all();
         for backend in self.inner.backends.iter() {
             backend.close().await;
         }
@@ -546,8 +609,13 @@ impl Inner {
             state if has_ended(state) => return Err(Error::sandbox_gone(id.as_str())),
             state => return Err(Error::sandbox_not_ready(id.as_str(), state)),
         }
-        let found =
-            Arc::new(Live::found(id.clone(), record.tenant, self.backends.get(&record.backend)?));
+        let found = Arc::new(Live::found(
+            id.clone(),
+            record.tenant.clone(),
+            self.backends.get(&record.backend)?,
+        ));
+        // Whoever had its network may be gone.
+        self.gates.open(self, &record).await?;
         Ok(Arc::clone(self.lock_live().entry(id.clone()).or_insert(found)))
     }
 
@@ -567,6 +635,7 @@ impl Inner {
         if let Some(live) = live {
             live.close().await;
         }
+        self.gates.close(id);
     }
 
     /// Destroys a sandbox whose agent is gone, without making the caller wait.

@@ -40,6 +40,7 @@ mod live;
 mod lock;
 mod log;
 mod mounts;
+mod network;
 mod once;
 mod plan;
 mod policy;
@@ -68,6 +69,7 @@ mod webhooks;
 
 pub use artifacts::Artifact;
 pub use audit::{AuditEntry, AuditLog, AuditQuery, AuditReader, AuditRecord, AuditReport};
+pub use belljar_egress::{Settings as EgressSettings, Upstream};
 pub use belljar_policy::{ProcessId, SandboxId, TenantId};
 pub use engine::Engine;
 pub use error::{Error, Result};
@@ -78,10 +80,15 @@ pub use files::{
     FileKind, FileReader, FileWatch, FileWriter, Files, ListOptions, Listing, Search, SearchHit,
     SearchRequest, WatchEvent, WriteMode, WriteOptions,
 };
+pub use ipnet::IpNet;
 pub use keys::{KeyInfo, KeyScope, Keys, NewKey, Role};
 pub use layer::{LayerChange, LayerChangeKind};
 pub use leaks::LeakReport;
 pub use log::{Channel, LogReader, Offsets, Record};
+pub use network::{
+    ApprovalAnswer, Network, NetworkChange, NetworkEntry, NetworkLog, NetworkQuery,
+    PendingApproval, egress_settings, parse_cidr,
+};
 pub use policy::{
     Asker, Judged, KeptPolicy, Learned, Policies, PolicyChoice, PolicyName, PolicyRef, Question,
     QuestionKind, SandboxPolicy,

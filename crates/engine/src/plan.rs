@@ -17,6 +17,7 @@ use sha2::{Digest, Sha256};
 
 use crate::engine::Inner;
 use crate::mounts::{self, OpenDirectory, Protected};
+use crate::network::NetworkRecord;
 use crate::store::{Details, EnforcementRecord, WorkspaceRecord};
 use crate::time::now_ns;
 use crate::{
@@ -121,6 +122,7 @@ impl Plan {
             class: self.class.as_str().to_owned(),
             network_mode: self.spec.network.as_str().to_owned(),
             network_enforcement: network_enforcement(rules),
+            network: NetworkRecord::of(request),
             writable_paths: self.writable_paths.clone(),
             timeout_secs: self.timeout.as_secs(),
             enforcement: rules.iter().map(EnforcementRecord::from).collect(),
@@ -174,6 +176,10 @@ impl Plan {
         for host in &request.network.allow {
             add(host.to_string().as_bytes());
         }
+        for cidr in &request.network_cidrs {
+            add(cidr.to_string().as_bytes());
+        }
+        add(&request.network_ask.unwrap_or_default().as_millis().to_le_bytes());
         for mount in &self.spec.mounts {
             add(mount.source.path.as_os_str().as_bytes());
             add(mount.target.as_os_str().as_bytes());

@@ -66,6 +66,9 @@ pub(crate) async fn sweep(inner: &Arc<Inner>) -> Result<()> {
         if matches!(record.state, State::Ready | State::Paused) {
             let runs = processes.iter().any(|process| process.sandbox == record.id);
             warn(&record.id, end_if_over(inner, &record, runs).await);
+            if inner.attends && !inner.gates.holds(&record.id) {
+                warn(&record.id, inner.open_gate(&record).await);
+            }
         }
     }
     for record in processes {
@@ -78,6 +81,7 @@ pub(crate) async fn sweep(inner: &Arc<Inner>) -> Result<()> {
         for process in inner.store.prune(now_ms().saturating_sub(kept_ms)).await? {
             remove_log(inner, &process);
         }
+        inner.gates.prune_logs(inner.retention);
     }
     remove_free_locks(inner)?;
     inner.store.maintain().await

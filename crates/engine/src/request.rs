@@ -6,13 +6,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{PolicyChoice, VolumeRequest};
+use crate::{EgressSettings, PolicyChoice, VolumeRequest};
 use belljar_backend::{Backend, IsolationClass};
 use belljar_policy::document::Value;
 use belljar_policy::{
     Environment, Family, Limits, MountSpec, NetworkPolicy, Programs, SandboxName, TemplateSpec,
     UserSpec, WorkspaceMode,
 };
+use ipnet::IpNet;
 
 /// How long a sandbox may go unused before it ends by itself.
 pub const DEFAULT_IDLE_TIMEOUT: Duration = Duration::from_secs(1800);
@@ -37,6 +38,8 @@ pub struct EngineOptions {
     pub attend: bool,
     /// The file with the key that seals secrets; without one, a file of the state directory that is made when needed.
     pub secrets_key: Option<PathBuf>,
+    /// How sandboxes with a network are served.
+    pub egress: EgressSettings,
 }
 
 impl EngineOptions {
@@ -49,6 +52,7 @@ impl EngineOptions {
             retention: DEFAULT_RETENTION,
             attend: false,
             secrets_key: None,
+            egress: EgressSettings::default(),
         }
     }
 }
@@ -84,6 +88,10 @@ pub struct CreateRequest {
     pub network: NetworkPolicy,
     /// The caller chose `network`; otherwise it is what the policy says, if there is one.
     pub network_asked: bool,
+    /// Addresses that are not public and may be reached all the same.
+    pub network_cidrs: Vec<IpNet>,
+    /// How long what nothing allows waits for somebody to allow it.
+    pub network_ask: Option<Duration>,
     pub limits: Limits,
     /// Accept weaker mechanisms for limits that were asked for.
     pub best_effort: bool,

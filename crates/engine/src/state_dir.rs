@@ -7,6 +7,7 @@
 //! sessions/<token>.engine         held by an engine that owns   audit.*            who did what
 //! snapshots/<tenant>/<id>.json    what a snapshot is            volumes/<tenant>/  what outlives sandboxes
 //! snapshots/<tenant>/blobs/       what snapshots are made of    secrets.key        seals the secrets in the store
+//! network/<id>/                   what a sandbox wanted to reach
 //! ```
 
 use std::fs::DirBuilder;
@@ -74,6 +75,16 @@ impl StateDirectory {
 
     pub(crate) fn ensure_lock(&self, id: &SandboxId) -> PathBuf {
         self.root.join(format!("sessions/{id}.ensure"))
+    }
+
+    /// Held by the engine that has the gate of a sandbox.
+    pub(crate) fn gate_lock(&self, id: &SandboxId) -> PathBuf {
+        self.root.join(format!("sessions/{id}.gate"))
+    }
+
+    /// The network logs of sandboxes.
+    pub(crate) fn network(&self) -> PathBuf {
+        self.root.join("network")
     }
 
     pub(crate) fn processes(&self) -> PathBuf {

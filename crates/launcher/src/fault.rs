@@ -7,6 +7,7 @@ pub const POINTS: &[&str] = &[
     "helper.range",
     "helper.cgroup",
     "helper.disk",
+    "helper.doors",
     "helper.cloned",
     "helper.recorded",
     "helper.released",

@@ -4,8 +4,6 @@
 //! any name server to the DNS doors; all else is dropped, and so is whatever does not come from the sandbox's own address.
 //! Nothing passes through and nothing is sent from here but answers. The doors are sockets that are handed out, and
 //! nothing else keeps the gateway: when the last of them is closed, it and the links are gone.
-//!
-//! The addresses are the same for every sandbox, as no two share a link.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -20,16 +18,11 @@ use belljar_sys::socket::{Version, set_packet_information, set_transparent};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with, sockopt};
 
 use crate::failure::{Result, Stage};
-use crate::wire::{Door, DoorKind, Failure};
+use crate::wire::{Door, DoorKind, Failure, GATEWAY_V4, GATEWAY_V6, PROXY_PORT};
 
-/// From a prefix for devices that translate between networks (RFC 7335): no network that a sandbox may want to reach is
-/// ever there.
-const GATEWAY_V4: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 0, 1));
-const INSIDE_V4: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 0, 2));
+const INSIDE_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 2);
 const PREFIX_V4: u8 = 29;
-/// A prefix of our own among the local ones.
-const GATEWAY_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfd62, 0x6c6a, 0x7200, 0, 0, 0, 0, 1));
-const INSIDE_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfd62, 0x6c6a, 0x7200, 0, 0, 0, 0, 2));
+const INSIDE_V6: Ipv6Addr = Ipv6Addr::new(0xfd62, 0x6c6a, 0x7200, 0, 0, 0, 0, 2);
 const PREFIX_V6: u8 = 64;
 
 /// High enough to be free also where tunnels come with every namespace.
@@ -38,9 +31,8 @@ const OUTSIDE: End<'_> = End { name: "gateway", index: LINK, hardware_address: [
 const INSIDE: End<'_> = End { name: "eth0", index: LINK, hardware_address: [2, 0, 0, 0, 0, 2] };
 
 const DNS: u16 = 53;
-/// Where the doors are; no program sees these numbers except the proxy's.
+/// Where the door for all connections is; no program ever sees this number.
 const TCP_DOOR: u16 = 15001;
-const PROXY_DOOR: u16 = 3128;
 
 /// Connections that may wait to be taken.
 const BACKLOG: i32 = 1024;
@@ -84,6 +76,12 @@ pub(crate) fn build(udp_ports: &[u16]) -> Result<(Vec<Door>, Vec<OwnedFd>)> {
     doors(&families, udp_ports)
 }
 
+/// Takes the link to a gateway away from the network that the calling process is in.
+pub(crate) fn remove_link() -> Result<()> {
+    let mut here = Socket::route().stage("gateway-link")?;
+    route::remove(&mut here, INSIDE.name).stage("gateway-link")
+}
+
 /// Makes the gateway of another process's network namespace, in a process that ends afterwards. `users`: the user
 /// namespace in which there is the power to do so.
 pub(crate) fn build_for(
@@ -110,16 +108,16 @@ struct Family {
 fn families() -> Vec<Family> {
     let mut families = vec![Family {
         version: Version::V4,
-        gateway: GATEWAY_V4,
-        inside: INSIDE_V4,
+        gateway: GATEWAY_V4.into(),
+        inside: INSIDE_V4.into(),
         prefix: PREFIX_V4,
     }];
     // Without it there is nothing to close: no packet of that family can be sent either.
     if socket_with(AddressFamily::INET6, SocketType::DGRAM, SocketFlags::CLOEXEC, None).is_ok() {
         families.push(Family {
             version: Version::V6,
-            gateway: GATEWAY_V6,
-            inside: INSIDE_V6,
+            gateway: GATEWAY_V6.into(),
+            inside: INSIDE_V6.into(),
             prefix: PREFIX_V6,
         });
     }
@@ -158,7 +156,7 @@ fn filter(families: &[Family], udp_ports: &[u16]) -> Result<()> {
             conditions: vec![
                 Condition::Destination(family.gateway),
                 tcp,
-                Condition::DestinationPort(PROXY_DOOR),
+                Condition::DestinationPort(PROXY_PORT),
             ],
             then: Then::Accept,
         });
@@ -186,7 +184,7 @@ fn doors(families: &[Family], udp_ports: &[u16]) -> Result<(Vec<Door>, Vec<Owned
     let mut sockets = Vec::new();
     for family in families {
         for (kind, port) in
-            [(DoorKind::Tcp, TCP_DOOR), (DoorKind::DnsTcp, DNS), (DoorKind::Proxy, PROXY_DOOR)]
+            [(DoorKind::Tcp, TCP_DOOR), (DoorKind::DnsTcp, DNS), (DoorKind::Proxy, PROXY_PORT)]
         {
             let socket = open(family, SocketType::STREAM)?;
             sockopt::set_socket_reuseaddr(&socket, true).stage("gateway-door")?;

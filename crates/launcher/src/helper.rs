@@ -14,7 +14,9 @@ use belljar_sys::user_namespace::{self, Mapping};
 use belljar_sys::{message, namespace};
 
 use crate::disk::Shape;
+use crate::doors::Doors;
 use crate::failure::{Result, Stage};
+use crate::gateway;
 use crate::ids::{self, RANGE};
 use crate::serve::Launcher;
 use crate::start::limits;
@@ -43,6 +45,8 @@ pub(crate) struct Cell {
     pub(crate) disk: Option<(Shape, OwnedFd)>,
     /// The limits that are set already.
     pub(crate) limits: Option<Limits>,
+    /// The doors of its network, if the last sandbox had some.
+    pub(crate) doors: Option<Doors>,
 }
 
 /// All helpers.
@@ -57,6 +61,8 @@ pub(crate) struct Helpers {
     /// In a helper: the disk and the limits that were wanted last.
     shape: Option<Shape>,
     limits: Option<Limits>,
+    /// In a helper: whether a network was wanted last.
+    doors: bool,
 }
 
 impl Helpers {
@@ -97,17 +103,18 @@ impl Launcher {
     }
 
     /// The helper's answer, once its socket is readable.
-    pub(crate) fn collect(&mut self, helper: Helper) -> Result<()> {
+    pub(crate) fn collect(&mut self, helper: Helper) -> Result<Doors> {
         let mut buffer = vec![0; message::MAX_MESSAGE];
         let received = message::receive(&helper.socket, &mut buffer).stage("helper");
-        let answer = received.map(|(length, _)| postcard::from_bytes::<Answer>(&buffer[..length]));
-        if let Ok(Ok(Answer::Started)) = answer {
+        let answer = received
+            .map(|(length, sockets)| (postcard::from_bytes::<Answer>(&buffer[..length]), sockets));
+        if let Ok((Ok(Answer::Started(doors)), sockets)) = answer {
             self.helpers.waiting.push_back(helper);
-            return Ok(());
+            return Ok((doors, sockets));
         }
         self.dismiss(helper);
         match answer? {
-            Ok(Answer::Failed(failure)) => Err(failure),
+            (Ok(Answer::Failed(failure)), _) => Err(failure),
             _ => Err(Failure::new("helper", rustix::io::Errno::PROTO.raw_os_error())),
         }
     }
@@ -186,12 +193,17 @@ impl Launcher {
                     postcard::from_bytes(&buffer[..length]).map_err(|_| malformed())?;
                 self.helpers.shape = Shape::of(&start);
                 self.helpers.limits = Some(limits(&start));
+                self.helpers.doors = start.doors;
                 self.start(&start, &descriptors, cell)
             });
             let failed = answer.is_err();
-            let answer = answer.map_or_else(Answer::Failed, |()| Answer::Started);
+            let (answer, sockets) = match answer {
+                Ok((doors, sockets)) => (Answer::Started(doors), sockets),
+                Err(failure) => (Answer::Failed(failure), Vec::new()),
+            };
             let bytes = postcard::to_stdvec(&answer).unwrap_or_default();
-            if message::send(socket, &bytes, &[]).is_err() || failed {
+            let sockets: Vec<_> = sockets.iter().map(AsFd::as_fd).collect();
+            if message::send(socket, &bytes, &sockets).is_err() || failed {
                 return;
             }
         }
@@ -209,13 +221,17 @@ impl Launcher {
         let group = self.cgroups.group(&self.place.group, name);
         group.create_version_1().stage("cgroup")?;
         group.enter_version_1().stage("cgroup-enter")?;
-        let mut cell = Cell { name: name.to_owned(), range: None, disk: None, limits: None };
+        let mut cell =
+            Cell { name: name.to_owned(), range: None, disk: None, limits: None, doors: None };
         if let Some(limits) = self.helpers.limits.filter(|_| self.cgroups.limits_by_version_1()) {
             group.limit(&limits).stage("cgroup")?;
             cell.limits = Some(limits);
         }
         if self.facts.privileged {
             namespace::new_network().stage("network-namespace")?;
+            if self.helpers.doors {
+                cell.doors = Some(doors_here()?);
+            }
             let range = ids::take(self.place.ids.as_fd(), name).stage("id-range")?;
             let mapping = Mapping { inside: 0, outside: ids::outside(range, 0), count: RANGE };
             let users = user_namespace::create(mapping, mapping).stage("user-namespace")?;
@@ -227,6 +243,14 @@ impl Launcher {
         }
         Ok(cell)
     }
+}
+
+/// Makes the gateway of the network that this process is in, and stays.
+pub(crate) fn doors_here() -> Result<Doors> {
+    let here = namespace::network().stage("gateway-namespace")?;
+    let doors = gateway::build(&[])?;
+    namespace::join_network(here.as_fd()).stage("join-namespace")?;
+    Ok(doors)
 }
 
 /// The launcher that a cell belongs to; `None` for names that are not a cell's.

@@ -216,14 +216,13 @@ impl Server {
 
     fn finish_start(&mut self, serial: u64, id: &str, helper: Helper) {
         let Some(launcher) = &mut self.launcher else { return };
-        let answer = match launcher.collect(helper) {
-            Ok(()) => Answer::Started,
+        match launcher.collect(helper) {
+            Ok((doors, sockets)) => self.answer_with(serial, Answer::Started(doors), &sockets),
             Err(failure) => {
                 undo(launcher, id);
-                Answer::Failed(failure)
+                self.answer(serial, Answer::Failed(failure));
             }
-        };
-        self.answer(serial, answer);
+        }
     }
 
     fn finish_doors(&self, serial: u64, maker: Maker) {

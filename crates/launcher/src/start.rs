@@ -11,9 +11,11 @@ use rustix::net::{
 };
 
 use crate::disk::Shape;
+use crate::doors::Doors;
 use crate::failure::{Result, Stage};
 use crate::fault::point;
-use crate::helper::Cell;
+use crate::gateway;
+use crate::helper::{Cell, doors_here};
 use crate::ids::{self, AGENT};
 use crate::place::Identity;
 use crate::plan::{self, CLONE_NEWNET, CLONE_NEWUSER, NAMESPACES, Prepared};
@@ -32,7 +34,7 @@ impl Launcher {
         start: &Start,
         descriptors: &[OwnedFd],
         cell: Cell,
-    ) -> Result<()> {
+    ) -> Result<Doors> {
         let directory = self.place.open_sandbox(&start.id).stage("sandbox-directory")?;
         let listener = listen_in(&directory).and_then(child::keep_clear).stage("agent-socket")?;
         let range = cell.range;
@@ -78,6 +80,19 @@ impl Launcher {
             })
         });
 
+        let doors = match (start.doors, cell.doors, &range) {
+            (true, Some(doors), _) => doors,
+            (true, None, Some(_)) => doors_here()?,
+            // Its network is made with its user namespace, and the doors after it.
+            (true, None, None) | (false, None, _) => Doors::default(),
+            (false, Some(doors), _) => {
+                drop(doors);
+                gateway::remove_link()?;
+                Doors::default()
+            }
+        };
+        point("helper.doors");
+
         let built = plan::build(
             start,
             &Prepared {
@@ -111,7 +126,7 @@ impl Launcher {
         // The sandbox's process has its place; this one must not keep the cgroups busy.
         self.cgroups.enter_parent_version_1(&self.place.group).stage("cgroup-enter")?;
         match child.report().stage("report")? {
-            None => Ok(()),
+            None => Ok(doors),
             Some(failed) => Err(Failure::of_step(child.plan(), failed)),
         }
     }

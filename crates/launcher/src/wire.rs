@@ -3,7 +3,18 @@
 //! One message per packet; descriptors travel beside it and are named by their index. The launcher trusts none of
 //! it further than the asking process could act itself: sources are descriptors, ids and targets are checked.
 
+use std::net::{Ipv4Addr, Ipv6Addr};
+
 use serde::{Deserialize, Serialize};
+
+/// The gateway's addresses, the same for every sandbox, as no two share a link.
+///
+/// From a prefix for devices that translate between networks (RFC 7335): no network that a sandbox may want to reach is
+/// ever there. The other is a prefix of our own among the local ones.
+pub const GATEWAY_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 1);
+pub const GATEWAY_V6: Ipv6Addr = Ipv6Addr::new(0xfd62, 0x6c6a, 0x7200, 0, 0, 0, 0, 1);
+/// Where programs inside find the proxy.
+pub const PROXY_PORT: u16 = 3128;
 
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Request {
@@ -40,7 +51,8 @@ pub struct Reply {
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Answer {
     Facts(Facts),
-    Started,
+    /// With the doors of a sandbox that wanted some, where they could be made with it: a descriptor each.
+    Started(Vec<Door>),
     Done,
     Counters(Counters),
     Doors(Vec<Door>),
@@ -108,6 +120,8 @@ pub struct Start {
     pub shared_memory_bytes: u64,
     /// A place at which the agent can serve a socket to the inside.
     pub service: bool,
+    /// It has a network, for which doors may be made with it.
+    pub doors: bool,
     /// CPUs to stay on, where no controller limits the share.
     pub affinity: Option<u64>,
 }

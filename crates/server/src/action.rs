@@ -68,6 +68,12 @@ pub(crate) const FORWARD_PORT: Action = does("port.forward", Permission::Exec);
 pub(crate) const VISIT_PORT: Action =
     Action { name: "port.visit", permission: Permission::Exec, audited: false };
 
+pub(crate) const GET_NETWORK: Action = reads("network.get");
+pub(crate) const CHANGE_NETWORK: Action = does("network.change", Permission::Write);
+pub(crate) const READ_NETWORK_LOG: Action = reads("network.log");
+pub(crate) const LIST_APPROVALS: Action = reads("approval.list");
+pub(crate) const ANSWER_APPROVAL: Action = does("approval.answer", Permission::Write);
+
 pub(crate) const LIST_TEMPLATES: Action = reads("template.list");
 pub(crate) const LIST_PROFILES: Action = reads("profile.list");
 pub(crate) const PUT_POLICY: Action = does("policy.put", Permission::Write);

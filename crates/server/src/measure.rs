@@ -29,6 +29,7 @@ const SANDBOXES: &str = "belljar_sandboxes";
 const PROCESSES: &str = "belljar_processes";
 const CONNECTIONS: &str = "belljar_connections";
 const UNDER_WAY: &str = "belljar_requests_under_way";
+const NETWORK: &str = "belljar_network_decisions_total";
 const DELIVERIES: &str = "belljar_webhook_deliveries_total";
 const UP: &str = "belljar_start_time_seconds";
 
@@ -158,6 +159,9 @@ pub(crate) async fn render(api: &Api) -> Result<String> {
         let number = counts.sandboxes.get(&state).copied().unwrap_or(0);
         metrics::gauge!(SANDBOXES, "state" => state.as_str()).set(number as f64);
     }
+    for (decision, number) in api.unscoped().network_decisions() {
+        metrics::counter!(NETWORK, "decision" => decision).absolute(number);
+    }
     let status = api.status();
     metrics::gauge!(PROCESSES).set(counts.processes as f64);
     metrics::gauge!(CONNECTIONS).set(status.connections() as f64);
@@ -181,5 +185,9 @@ fn describe() {
     metrics::describe_gauge!(CONNECTIONS, "open connections");
     metrics::describe_gauge!(UNDER_WAY, "requests under way, streams included");
     metrics::describe_counter!(DELIVERIES, "attempts to tell a webhook of an event");
+    metrics::describe_counter!(
+        NETWORK,
+        "decisions about connections, names and requests of sandboxes"
+    );
     metrics::describe_gauge!(UP, "when the server began, in seconds since 1970");
 }

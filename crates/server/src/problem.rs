@@ -137,7 +137,8 @@ enum Kind {
 
 fn kind(code: Code) -> Kind {
     match code {
-        Code::SandboxNotFound
+        Code::ApprovalNotFound
+        | Code::SandboxNotFound
         | Code::ProcessNotFound
         | Code::FileNotFound
         | Code::LayerNotFound

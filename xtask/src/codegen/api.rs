@@ -11,10 +11,11 @@ use prost_types::{DescriptorProto, FieldDescriptorProto, FileDescriptorSet};
 use std::path::Path;
 
 const PACKAGE: &str = "belljar.v1";
-const FILES: [&str; 11] = [
+const FILES: [&str; 12] = [
     "callbacks",
     "common",
     "files",
+    "networks",
     "policies",
     "ports",
     "processes",

@@ -16,8 +16,8 @@ use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
 use belljar_backend::{
-    AgentSetup, Backend, Counters, Enforcement, Error, IsolationClass, Orphan, Probe, Result,
-    RootSource, Running, SandboxSpec, Stream, Subject, TreeKill,
+    AgentSetup, Backend, Counters, Doors, Enforcement, Error, IsolationClass, Orphan, Probe,
+    Result, RootSource, Running, SandboxSpec, Stream, Subject, TreeKill,
 };
 use belljar_codes::Code;
 use belljar_policy::{NetworkMode, SandboxId};
@@ -216,6 +216,10 @@ impl Backend for Local {
 
     async fn resume(&self, _id: &SandboxId) -> Result<()> {
         Ok(()) // it cannot be paused
+    }
+
+    async fn doors(&self, _id: &SandboxId, _udp_ports: &[u16]) -> Result<Option<Doors>> {
+        Ok(None) // it has the host's own network
     }
 
     async fn counters(&self, _id: &SandboxId) -> Result<Counters> {

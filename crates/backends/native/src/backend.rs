@@ -1,6 +1,6 @@
 //! The backend trait on top of the launcher.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use belljar_backend::{
-    AgentSetup, Backend, Counters, Enforcement, Error, IsolationClass, LandlockAccess, Orphan,
-    Probe, Result, RootSource, Running, SandboxSpec, Stream, TreeKill,
+    AgentSetup, Backend, Counters, Doors, Enforcement, Error, IsolationClass, LandlockAccess,
+    Orphan, Probe, Result, RootSource, Running, SandboxSpec, Stream, TreeKill,
 };
 use belljar_codes::Code;
 use belljar_launcher::wire::{self, Answer, Ask, Facts, MountKind, Start, Tree};
-use belljar_policy::{Access, SandboxId};
+use belljar_policy::{Access, NetworkMode, SandboxId};
 use belljar_sys::process::ProcessIdentity;
 use belljar_sys::{memory_file, mount};
 use tokio::sync::{Mutex, OnceCell};
@@ -25,7 +25,7 @@ use crate::explain::explain;
 use crate::host::HostRoot;
 use crate::host_path::HostPath;
 use crate::mechanism::{self, Mechanisms};
-use crate::{programs, rootfs, seccomp, tools};
+use crate::{doors, programs, rootfs, seccomp, tools};
 
 /// Capabilities that a workload asked to be root has inside its user namespace: what package managers need.
 /// CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID, NET_BIND_SERVICE, SYS_CHROOT, SETFCAP.
@@ -49,7 +49,10 @@ pub struct Native {
     options: Options,
     /// Made when it is first needed, and anew when it has ended.
     launcher: Mutex<Option<Arc<Launched>>>,
-    host: OnceCell<HostRoot>,
+    /// Without and with a network.
+    hosts: [OnceCell<HostRoot>; 2],
+    /// Doors that were made with their sandboxes, until they are asked for.
+    doors: std::sync::Mutex<HashMap<SandboxId, Doors>>,
 }
 
 struct Launched {
@@ -60,7 +63,12 @@ struct Launched {
 impl Native {
     #[must_use]
     pub fn new(options: Options) -> Self {
-        Self { options, launcher: Mutex::default(), host: OnceCell::new() }
+        Self {
+            options,
+            launcher: Mutex::default(),
+            hosts: [OnceCell::new(), OnceCell::new()],
+            doors: Default::default(),
+        }
     }
 
     /// What the launcher found on this host.
@@ -133,10 +141,14 @@ impl Native {
         }
     }
 
-    async fn host_root(&self, privileged: bool) -> Result<&HostRoot> {
-        self.host
+    fn lock_doors(&self) -> std::sync::MutexGuard<'_, HashMap<SandboxId, Doors>> {
+        self.doors.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    async fn host_root(&self, privileged: bool, network: bool) -> Result<&HostRoot> {
+        self.hosts[usize::from(network)]
             .get_or_try_init(|| async {
-                HostRoot::build(&self.templates(), privileged).map_err(|error| {
+                HostRoot::build(&self.templates(), privileged, network).map_err(|error| {
                     Error::new(Code::StateFailed, "the host template cannot be put together")
                         .with_source(error)
                 })
@@ -165,7 +177,7 @@ impl Native {
             mounts: Vec::new(),
             limits: belljar_policy::Limits::default(),
             best_effort: false,
-            network: belljar_policy::NetworkMode::None,
+            network: NetworkMode::None,
             user: belljar_backend::UserIds { uid: 1000, gid: 1000 },
             hostname: "probe".to_owned(),
             programs: None,
@@ -256,11 +268,16 @@ impl Backend for Native {
             disk: mechanisms.disk,
             shared_memory_bytes: mechanisms.shared_memory_bytes,
             service: spec.programs.is_some() || spec.tools,
+            doors: spec.network != NetworkMode::None,
             affinity: mechanisms.affinity,
         };
-        match self.ask(Ask::Start(Box::new(start)), &request.descriptors).await? {
-            Answer::Started => {}
-            other => return Err(unexpected(other)),
+        let ask = Ask::Start(Box::new(start));
+        match self.launched().await?.client.ask_for(ask, &request.descriptors).await? {
+            (Answer::Started(doors), sockets) if !doors.is_empty() => {
+                self.lock_doors().insert(id.clone(), doors::sort(&doors, sockets));
+            }
+            (Answer::Started(_), _) => {}
+            (other, _) => return Err(unexpected(other)),
         }
         match self.connect(&id).await {
             Ok(stream) => Ok(Running { stream, agent, enforcement: mechanisms.enforcement }),
@@ -304,6 +321,7 @@ impl Backend for Native {
     }
 
     async fn stop(&self, id: &SandboxId) -> Result<()> {
+        self.lock_doors().remove(id);
         let ask = self.ask(Ask::Stop { id: id.as_str().to_owned() }, &[]);
         match tokio::time::timeout(GONE_POLL, ask).await {
             Ok(answer) => answer.map(|_| ()),
@@ -329,6 +347,19 @@ impl Backend for Native {
         match self.launched().await?.facts.group_kill {
             true => self.freeze(id, false).await,
             false => Ok(()), // it cannot have been paused
+        }
+    }
+
+    async fn doors(&self, id: &SandboxId, udp_ports: &[u16]) -> Result<Option<Doors>> {
+        let made = self.lock_doors().remove(id);
+        if let Some(doors) = made.filter(|_| udp_ports.is_empty()) {
+            return Ok(Some(doors));
+        }
+        let ask = Ask::Doors { id: id.as_str().to_owned(), udp_ports: udp_ports.to_vec() };
+        match self.launched().await?.client.ask_for(ask, &[]).await? {
+            (Answer::Doors(doors), sockets) => Ok(Some(doors::sort(&doors, sockets))),
+            (Answer::Failed(failure), _) => Err(doors::explain(&failure)),
+            (other, _) => Err(unexpected(other)),
         }
     }
 
@@ -419,9 +450,10 @@ impl Native {
         let state_failed = |error: io::Error| {
             Error::new(Code::StateFailed, "a template directory cannot be made").with_source(error)
         };
+        let network = spec.network != NetworkMode::None;
         let (base, search_path) = match &spec.root {
             RootSource::Host => {
-                let host = self.host_root(facts.privileged).await?;
+                let host = self.host_root(facts.privileged, network).await?;
                 let skeleton = request.tree(&host.skeleton);
                 request.root.push(skeleton);
                 for (source, target) in &host.binds {
@@ -430,7 +462,7 @@ impl Native {
                 (PathBuf::from("/"), host.search_path.clone())
             }
             RootSource::Directory { path, descriptor } => {
-                let points = rootfs::mount_points(&self.templates(), facts.privileged)
+                let points = rootfs::mount_points(&self.templates(), facts.privileged, network)
                     .map_err(state_failed)?;
                 let points = request.tree(&HostPath::open(&points).map_err(state_failed)?);
                 let copy = descriptor.try_clone().map_err(state_failed)?;

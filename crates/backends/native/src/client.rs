@@ -17,7 +17,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::oneshot;
 
-type Waiting = Mutex<HashMap<u64, oneshot::Sender<Answer>>>;
+type Waiting = Mutex<HashMap<u64, oneshot::Sender<(Answer, Vec<OwnedFd>)>>>;
 
 /// A launcher of our own. It ends, after finishing what it was asked, when this is dropped.
 #[derive(Debug)]
@@ -59,6 +59,15 @@ impl Client {
 
     /// Asks and waits for the answer. Descriptors are borrowed for the time of sending.
     pub(crate) async fn ask(&self, ask: Ask, descriptors: &[Arc<OwnedFd>]) -> Result<Answer> {
+        Ok(self.ask_for(ask, descriptors).await?.0)
+    }
+
+    /// The same, with the descriptors that came with the answer.
+    pub(crate) async fn ask_for(
+        &self,
+        ask: Ask,
+        descriptors: &[Arc<OwnedFd>],
+    ) -> Result<(Answer, Vec<OwnedFd>)> {
         let serial = self.next_serial.fetch_add(1, Ordering::Relaxed);
         let bytes = postcard::to_stdvec(&Request { serial, ask })
             .map_err(|error| failed("encode a request").with_source(error))?;
@@ -111,10 +120,10 @@ async fn read_replies(socket: Arc<AsyncFd<OwnedFd>>, waiting: Arc<Waiting>) {
         let received = socket
             .async_io(Interest::READABLE, |socket| message::receive(socket, &mut buffer))
             .await;
-        let Ok((length @ 1.., _)) = received else { break };
+        let Ok((length @ 1.., descriptors)) = received else { break };
         let Ok(reply) = postcard::from_bytes::<Reply>(&buffer[..length]) else { break };
         if let Some(asker) = lock(&waiting).remove(&reply.serial) {
-            let _ = asker.send(reply.answer);
+            let _ = asker.send((reply.answer, descriptors));
         }
     }
     // Whoever still waits learns that no answer comes: dropping the senders wakes them.

@@ -7,6 +7,10 @@ use belljar_codes::Code;
 use belljar_launcher::wire::Failure;
 use rustix::io::Errno;
 
+/// What a kernel lacks that cannot make a network for a sandbox.
+pub(crate) const NFTABLES: &str = "the kernel needs nftables with address translation (modules nf_tables, nft_nat, nft_chain_nat, nft_ct)";
+pub(crate) const VETH: &str = "the kernel needs the `veth` device";
+
 /// What was being done when it failed.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}{}", .path.as_ref().map(|path| format!(" `{path}`")).unwrap_or_default())]
@@ -38,6 +42,8 @@ fn classify(stage: &str, errno: Option<Errno>, path: Option<&str>) -> (Code, &'s
             Code::HostUnsupported,
             "this host hides parts of /proc (a container?), so a fresh one cannot be mounted; run outside of it, or unmask /proc",
         ),
+        ("gateway-filter", _) => (Code::HostUnsupported, NFTABLES),
+        ("gateway-link", _) => (Code::HostUnsupported, VETH),
         ("mount-id-mapping", _) => (
             Code::MountSourceUnusable,
             "the file system of this directory has no id-mapped mounts; copy it to another, or run as an ordinary user",
@@ -83,6 +89,8 @@ fn words(stage: &str) -> &'static str {
         "user-namespace" | "user-namespace-map" => "make the user namespace",
         "mount-id-mapping" | "map-ids" => "map user ids of the mount",
         "network-namespace" | "loopback-up" => "make the network namespace",
+        "gateway-namespace" | "gateway-link" | "gateway-address" | "gateway-filter"
+        | "gateway-door" | "gateway" => "make the network",
         "clone" => "make the namespaces",
         "clone-mount" | "open-tree" => "take the directory",
         "mount" | "mount-attributes" | "make-private" => "mount",

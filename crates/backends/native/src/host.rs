@@ -1,7 +1,7 @@
 //! The `host` template: this machine's programs and libraries, and nothing of its data.
 //!
 //! Visible are `/usr` and what belongs to it, `/opt`, toolchains, and an `/etc` that is written here: users of the
-//! sandbox, empty name resolution, and copies of a few public tables. Never `/home`, `/root`, `/var`, `/run`, sockets
+//! sandbox, name resolution, and copies of a few public tables. Never `/home`, `/root`, `/var`, `/run`, sockets
 //! or the host's own `/etc`.
 
 use std::fs;
@@ -9,6 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::host_path::HostPath;
+use crate::names;
 use crate::skeleton::Skeleton;
 
 /// Top-level directories of programs. On merged systems all but `usr` are links into it.
@@ -47,7 +48,6 @@ const PASSWD: &str = "root:x:0:0:root:/root:/bin/sh\n\
     belljar:x:65533:65533:belljar agent:/:/usr/sbin/nologin\n\
     nobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n";
 const GROUP: &str = "root:x:0:\ntty:x:5:\nuser:x:1000:\nbelljar:x:65533:\nnogroup:x:65534:\n";
-const HOSTS: &str = "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n";
 const NSSWITCH: &str = "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nnetworks: files\n\
     protocols: files\nservices: files\n";
 
@@ -65,7 +65,7 @@ pub(crate) struct HostRoot {
 }
 
 impl HostRoot {
-    pub(crate) fn build(templates: &Path, privileged: bool) -> io::Result<Self> {
+    pub(crate) fn build(templates: &Path, privileged: bool, network: bool) -> io::Result<Self> {
         let mut skeleton = Skeleton::mount_points();
         let mut binds = Vec::new();
         for name in PROGRAM_DIRECTORIES {
@@ -81,7 +81,7 @@ impl HostRoot {
                 _ => {}
             }
         }
-        etc(&mut skeleton);
+        etc(&mut skeleton, network);
         for path in ["var", "var/log", "var/lib", "var/cache", "mnt", "srv"] {
             skeleton.directory(path);
         }
@@ -107,15 +107,14 @@ impl HostRoot {
     }
 }
 
-fn etc(skeleton: &mut Skeleton) {
+fn etc(skeleton: &mut Skeleton, network: bool) {
     for path in ["etc", "etc/ssl", "etc/pki", "etc/pki/tls", "etc/pki/ca-trust"] {
         skeleton.directory(path);
     }
     skeleton.file("etc/passwd", PASSWD);
     skeleton.file("etc/group", GROUP);
-    skeleton.file("etc/hosts", HOSTS);
     skeleton.file("etc/nsswitch.conf", NSSWITCH);
-    skeleton.file("etc/resolv.conf", "");
+    names::files(skeleton, network);
     skeleton.file("etc/profile", "");
     skeleton.link("etc/os-release", "../usr/lib/os-release");
     skeleton.link("etc/mtab", "/proc/self/mounts");

@@ -8,10 +8,12 @@
 
 mod backend;
 mod client;
+mod doors;
 mod explain;
 mod host;
 mod host_path;
 mod mechanism;
+mod names;
 mod programs;
 mod rootfs;
 pub mod seccomp;

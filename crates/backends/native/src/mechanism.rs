@@ -52,7 +52,7 @@ pub(crate) fn choose(spec: &SandboxSpec, facts: &Facts) -> Result<Mechanisms> {
         resource_limits: vec![ResourceLimit { resource: RLIMIT_CORE, soft: 0, hard: 0 }],
         enforcement: Vec::new(),
     };
-    network(spec, &mut chosen)?;
+    network(spec, &mut chosen);
     memory(spec, facts, &mut chosen)?;
     cpu(spec, facts, &mut chosen)?;
     pids(spec, facts, &mut chosen);
@@ -61,19 +61,15 @@ pub(crate) fn choose(spec: &SandboxSpec, facts: &Facts) -> Result<Mechanisms> {
     Ok(chosen)
 }
 
-fn network(spec: &SandboxSpec, chosen: &mut Mechanisms) -> Result<()> {
-    if spec.network != NetworkMode::None {
-        return Err(Error::new(
-            Code::NotEnforceable,
-            format!(
-                "network mode `{}` cannot be enforced by the native backend yet",
-                spec.network.as_str()
-            ),
-        )
-        .with_remedy("use `--network none` (the default)"));
-    }
-    chosen.say(Subject::Network, "none", "network namespace with no interface but loopback", true);
-    Ok(())
+fn network(spec: &SandboxSpec, chosen: &mut Mechanisms) {
+    let mechanism = match spec.network {
+        NetworkMode::None => "network namespace with no interface but loopback",
+        NetworkMode::Allowlist | NetworkMode::Full => {
+            "network namespace whose only link leads to a gateway without a way out; \
+            nftables there turns connections and DNS to doors on the host and drops all else"
+        }
+    };
+    chosen.say(Subject::Network, spec.network.as_str(), mechanism, true);
 }
 
 fn memory(spec: &SandboxSpec, facts: &Facts, chosen: &mut Mechanisms) -> Result<()> {

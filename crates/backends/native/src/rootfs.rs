@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::names;
 use crate::skeleton::Skeleton;
 
 /// Where programs are searched, in any root.
@@ -16,7 +17,17 @@ pub(crate) const SEARCH_PATH: &[&str] = &[
     "/bin",
 ];
 
-/// The layer of mount points that lies above the directory.
-pub(crate) fn mount_points(templates: &Path, privileged: bool) -> io::Result<PathBuf> {
-    Skeleton::mount_points().build(templates, "mount-points", privileged)
+/// The layer of mount points that lies above the directory. With a network it also has the files that say where names
+/// are found, in place of the directory's own.
+pub(crate) fn mount_points(
+    templates: &Path,
+    privileged: bool,
+    network: bool,
+) -> io::Result<PathBuf> {
+    let mut skeleton = Skeleton::mount_points();
+    if network {
+        skeleton.directory("etc");
+        names::files(&mut skeleton, network);
+    }
+    skeleton.build(templates, "mount-points", privileged)
 }

@@ -10,6 +10,7 @@ mod host;
 mod identity;
 mod layers;
 mod life_cycle;
+mod network;
 mod own;
 mod policy;
 mod ports;
@@ -34,6 +35,7 @@ pub(crate) use layers::LayerArgs;
 pub(crate) use life_cycle::{
     CreateArgs, DestroyArgs, ExtendArgs, InspectArgs, ListArgs, PauseArgs, ProxyArgs,
 };
+pub(crate) use network::{ApprovalsArgs, ApprovalsCommand, NetworkArgs, NetworkCommand};
 pub(crate) use own::{CompletionsArgs, ConfigArgs, ConfigCommand, VersionArgs};
 pub(crate) use policy::{ExplainArgs, PlaceArgs, PolicyArgs, PolicyCommand};
 pub(crate) use ports::{ExposeArgs, ForwardArgs, HideArgs, PortsArgs};
@@ -96,6 +98,8 @@ Sandboxes:
   destroy      Destroy sandboxes
   events       Show what happened to sandboxes and processes
   snapshot     Keep the files of a sandbox, and make sandboxes from them
+  network      See and change what a sandbox may reach
+  approvals    Answer for connections that wait to be allowed
   proxy        Use a sandbox through lines of JSON
 
 Files in sandboxes:
@@ -171,6 +175,8 @@ pub(crate) enum Command {
     Destroy(DestroyArgs),
     Events(EventsArgs),
     Snapshot(SnapshotArgs),
+    Network(NetworkArgs),
+    Approvals(ApprovalsArgs),
     Proxy(Box<ProxyArgs>),
     Cp(CpArgs),
     Files(FilesArgs),
@@ -221,6 +227,8 @@ impl Command {
             Self::Pause(args) | Self::Resume(args) => args.json,
             Self::Events(args) => args.json,
             Self::Snapshot(args) => args.json(),
+            Self::Network(args) => args.json(),
+            Self::Approvals(args) => args.json(),
             Self::Cp(args) => args.json,
             Self::Files(args) => args.json(),
             Self::Expose(args) => args.json,

@@ -58,7 +58,7 @@ pub(crate) struct SandboxArgs {
     #[arg(long, help_heading = "Policy")]
     pub(crate) policy_record: bool,
 
-    /// Named network rules: locked, web, packages, full [default: locked]
+    /// Named network rules: locked, web, packages, full, or one of a configuration file [default: locked]
     #[arg(long, value_name = "PROFILE", help_heading = "Network")]
     pub(crate) profile: Option<String>,
 
@@ -72,6 +72,17 @@ pub(crate) struct SandboxArgs {
     /// follow.
     #[arg(long, value_name = "HOST", help_heading = "Network")]
     pub(crate) allow: Vec<String>,
+
+    /// Allow addresses that are not public: 10.0.0.0/8, fd00::/8, 192.168.1.5 (repeatable)
+    ///
+    /// With `--network allowlist` a connection still needs an allowed name. Addresses of this host count only where each is
+    /// named by itself.
+    #[arg(long, value_name = "CIDR", help_heading = "Network")]
+    pub(crate) allow_cidr: Vec<String>,
+
+    /// Let what nothing allows wait for `belljar approvals`, at most so long
+    #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "60", help_heading = "Network")]
+    pub(crate) network_ask: Option<String>,
 
     /// Show a host directory at /workspace
     ///

@@ -44,6 +44,15 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "URL")]
     pub(crate) otlp_endpoint: Option<String>,
 
+    /// Ask this server for the names that sandboxes look up: 9.9.9.9, tcp://9.9.9.9, tls://9.9.9.9#dns.quad9.net (repeatable)
+    /// [env: BELLJAR_DNS_UPSTREAM]
+    #[arg(long, value_name = "SERVER")]
+    pub(crate) dns_upstream: Vec<String>,
+
+    /// Trust the authorities of this PEM file in what sandboxes reach, in place of the host's [env: BELLJAR_TLS_ROOTS]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_roots: Option<PathBuf>,
+
     /// Started by another command: ends by itself when idle
     #[arg(long, hide = true)]
     pub(crate) automatic: bool,

@@ -1,5 +1,6 @@
 //! What is done, one file for each command.
 
+pub(crate) mod approvals;
 pub(crate) mod attach;
 pub(crate) mod audit;
 pub(crate) mod bench;
@@ -20,6 +21,7 @@ pub(crate) mod layers;
 pub(crate) mod lease;
 pub(crate) mod list;
 pub(crate) mod logs;
+pub(crate) mod network;
 pub(crate) mod policy;
 pub(crate) mod ports;
 pub(crate) mod probe;

@@ -148,7 +148,12 @@ fn wanted(
     if options.template.is_none() {
         create.template = None;
     }
-    if options.network.is_none() && options.profile.is_none() && options.allow.is_empty() {
+    if options.network.is_none()
+        && options.profile.is_none()
+        && options.allow.is_empty()
+        && options.allow_cidr.is_empty()
+        && options.network_ask.is_none()
+    {
         create.network = None;
     }
     let typed = |value: Option<u64>, typed: &Option<String>| value.filter(|_| typed.is_some());

@@ -161,6 +161,8 @@ fn every_option_of_a_new_sandbox_is_refused_for_an_old_one() {
         ensure: vec!["x".into()],
         label: vec!["x".into()],
         profile: Some("x".into()),
+        allow_cidr: vec!["x".into()],
+        network_ask: Some("x".into()),
         network: Some("x".into()),
         allow: vec!["x".into()],
         workspace: Some("x".into()),

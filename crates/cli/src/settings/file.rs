@@ -1,5 +1,6 @@
 //! The configuration file.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use belljar_codes::Code;
@@ -36,6 +37,13 @@ pub(crate) const DEFAULT_FILE: &str = "\
 # How long a command may run, and how long an unused sandbox lives.
 # timeout = \"60\"
 # idle_timeout = \"30m\"
+
+# Servers for the names that sandboxes look up, and authorities to trust, in place of the host's own.
+# dns_upstream = \"9.9.9.9, tls://9.9.9.9#dns.quad9.net\"
+# tls_roots = \"/etc/ssl/own.pem\"
+
+# Network rules with a name, for `--profile models`.
+# profiles.models.allow = [\"api.example.com\", \"*.cdn.example.com\"]
 ";
 
 /// A file larger than this is something else.
@@ -58,6 +66,25 @@ pub(crate) struct ConfigFile {
     disk: Option<Text>,
     timeout: Option<Text>,
     idle_timeout: Option<Text>,
+    dns_upstream: Option<Text>,
+    tls_roots: Option<Text>,
+    /// Network rules with a name of one's own.
+    #[serde(default)]
+    profiles: BTreeMap<String, OwnProfile>,
+}
+
+/// Network rules that a name stands for.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct OwnProfile {
+    #[serde(default = "allowlist")]
+    pub(crate) mode: String,
+    #[serde(default)]
+    pub(crate) allow: Vec<String>,
+}
+
+fn allowlist() -> String {
+    "allowlist".to_owned()
 }
 
 impl ConfigFile {
@@ -80,6 +107,10 @@ impl ConfigFile {
         })
     }
 
+    pub(super) fn profile(&self, name: &str) -> Option<&OwnProfile> {
+        self.profiles.get(name)
+    }
+
     pub(crate) fn get(&self, key: Key) -> Option<&str> {
         let text = match key {
             Key::StateDir => &self.state_dir,
@@ -95,6 +126,8 @@ impl ConfigFile {
             Key::Disk => &self.disk,
             Key::Timeout => &self.timeout,
             Key::IdleTimeout => &self.idle_timeout,
+            Key::DnsUpstream => &self.dns_upstream,
+            Key::TlsRoots => &self.tls_roots,
         };
         text.as_ref().map(|text| text.0.as_str())
     }

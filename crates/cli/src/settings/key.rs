@@ -18,6 +18,8 @@ pub(crate) enum Key {
     Disk,
     Timeout,
     IdleTimeout,
+    DnsUpstream,
+    TlsRoots,
 }
 
 impl Key {
@@ -35,6 +37,8 @@ impl Key {
         Self::Disk,
         Self::Timeout,
         Self::IdleTimeout,
+        Self::DnsUpstream,
+        Self::TlsRoots,
     ];
 
     /// As in configuration files.
@@ -53,6 +57,8 @@ impl Key {
             Self::Disk => "disk",
             Self::Timeout => "timeout",
             Self::IdleTimeout => "idle_timeout",
+            Self::DnsUpstream => "dns_upstream",
+            Self::TlsRoots => "tls_roots",
         }
     }
 
@@ -72,6 +78,8 @@ impl Key {
             Self::Disk => "--disk",
             Self::Timeout => "--timeout",
             Self::IdleTimeout => "--idle-timeout",
+            Self::DnsUpstream => "--dns-upstream",
+            Self::TlsRoots => "--tls-roots",
         }
     }
 
@@ -83,6 +91,8 @@ impl Key {
             Self::Server => Some(env_vars::SERVER),
             Self::ServerSecret => Some(env_vars::API_KEY),
             Self::Log => Some(env_vars::LOG),
+            Self::DnsUpstream => Some(env_vars::DNS_UPSTREAM),
+            Self::TlsRoots => Some(env_vars::TLS_ROOTS),
             _ => None,
         }
     }
@@ -98,7 +108,9 @@ impl Key {
             Self::Timeout => Some("60"),
             Self::IdleTimeout => Some("30m"),
             // No profile is the locked one, but an absent one does not contradict `--network`.
-            Self::Profile | Self::StateDir | Self::Server | Self::ServerSecret | Self::Log => None,
+            Self::Profile | Self::StateDir | Self::Server | Self::ServerSecret | Self::Log
+            // The host's own.
+            | Self::DnsUpstream | Self::TlsRoots => None,
         }
     }
 

@@ -7,18 +7,20 @@ mod file;
 mod key;
 mod sources;
 
-pub(crate) use file::DEFAULT_FILE;
+pub(crate) use file::{DEFAULT_FILE, OwnProfile};
 pub(crate) use key::Key;
 pub(crate) use sources::Sources;
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use belljar_codes::Code;
 use belljar_policy::{Invalid, shown};
 
 use crate::failure::Failure;
+use file::ConfigFile;
 
 /// Where a value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +48,8 @@ pub(crate) struct Settings {
     pub(crate) home: Option<PathBuf>,
     /// The user's configuration file, whether it exists or not.
     pub(crate) user_file: Option<PathBuf>,
+    /// Of the files, the user's first.
+    files: Vec<Arc<ConfigFile>>,
 }
 
 // === impl Settings ===
@@ -80,7 +84,13 @@ impl Settings {
                 Setting { key, value, origin }
             })
             .collect();
-        Ok(Self { settings, home: sources.home(), user_file: files.user_path })
+        let own = [files.user, files.system].into_iter().flatten().map(|(_, file)| Arc::new(file));
+        Ok(Self {
+            settings,
+            home: sources.home(),
+            user_file: files.user_path,
+            files: own.collect(),
+        })
     }
 
     pub(crate) fn get(&self, key: Key) -> &Setting {
@@ -88,6 +98,11 @@ impl Settings {
             .iter()
             .find(|setting| setting.key == key)
             .expect("resolve makes one setting for each key")
+    }
+
+    /// Network rules of that name in a configuration file.
+    pub(crate) fn profile(&self, name: &str) -> Option<&OwnProfile> {
+        self.files.iter().find_map(|file| file.profile(name))
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Setting> {

@@ -308,6 +308,12 @@ impl Bounds<'_> {
     /// Without a word from the caller the rules are the document's own; hosts that a caller names are among them.
     fn network(&self, request: &mut CreateRequest) -> Result<()> {
         let granted = self.document.network_mode();
+        if let Some(range) = request.network_cidrs.first() {
+            return Err(wider(self.policy, format!("addresses `{range}`"), "public addresses"));
+        }
+        if request.network_ask.is_some() {
+            return Err(wider(self.policy, "asking for approval", "what its own rules ask for"));
+        }
         if !request.network_asked {
             request.network = NetworkPolicy { mode: granted, allow: Vec::new() };
             return Ok(());

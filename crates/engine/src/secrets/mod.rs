@@ -15,6 +15,7 @@ use std::time::SystemTime;
 use belljar_codes::Code;
 use belljar_policy::{SecretName, SecretValue, TenantId};
 
+pub(crate) use source::LateSources;
 pub use source::SecretSources;
 pub(crate) use vault::Vault;
 

@@ -5,9 +5,11 @@
 //! whoever runs the server: which callers may name one is decided before a document is taken.
 
 use std::io::Read;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 
+use async_trait::async_trait;
 use belljar_codes::Code;
+use belljar_egress::SecretError;
 use belljar_policy::document::{Document, Source};
 use belljar_policy::{SecretName, SecretValue, TenantId};
 
@@ -94,6 +96,37 @@ impl SecretSources {
     async fn stored(&self, tenant: &TenantId, name: &SecretName) -> Result<SecretValue> {
         let sealed = self.inner.store.secret(tenant, name).await?;
         self.inner.vault.open(tenant, name, &sealed.ok_or_else(|| not_found(name))?)
+    }
+}
+
+/// The sources of an engine that is still being put together. Holds no engine alive.
+#[derive(Default)]
+pub(crate) struct LateSources {
+    inner: OnceLock<Weak<Inner>>,
+    commands: Arc<Commands>,
+}
+
+impl LateSources {
+    pub(crate) fn belong_to(&self, inner: &Arc<Inner>) {
+        // Set once, by who puts the engine together.
+        let _ = self.inner.set(Arc::downgrade(inner));
+    }
+}
+
+#[async_trait]
+impl belljar_egress::Secrets for LateSources {
+    async fn get(
+        &self,
+        identity: &belljar_egress::Identity,
+        source: &Source,
+    ) -> Result<SecretValue, SecretError> {
+        let inner = self.inner.get().and_then(Weak::upgrade);
+        let inner = inner.ok_or_else(|| SecretError::Failed("the engine ended".to_owned()))?;
+        let sources = SecretSources { inner, commands: Arc::clone(&self.commands) };
+        sources.get(&identity.tenant, source).await.map_err(|error| match error.code() {
+            Code::SecretNotFound => SecretError::NotFound,
+            _ => SecretError::Failed(error.to_string()),
+        })
     }
 }
 

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use belljar_policy::{Limits, ProcessId, SandboxId, TenantId};
+
+use crate::network::NetworkRecord;
 use serde::{Deserialize, Serialize};
 
 /// A sandbox's state as stored.
@@ -73,6 +75,7 @@ pub(crate) struct Details {
     pub(crate) class: String,
     pub(crate) network_mode: String,
     pub(crate) network_enforcement: String,
+    pub(crate) network: NetworkRecord,
     pub(crate) writable_paths: Vec<String>,
     pub(crate) timeout_secs: u64,
     pub(crate) enforcement: Vec<EnforcementRecord>,

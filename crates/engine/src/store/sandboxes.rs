@@ -27,6 +27,9 @@ pub(crate) trait SandboxStore: Send + Sync {
     /// Notes a step and what is known about the sandbox by now.
     async fn describe(&self, id: &SandboxId, step: Step, details: &Details) -> Result<()>;
 
+    /// Notes what is known about a sandbox by now.
+    async fn redescribe(&self, id: &SandboxId, details: &Details) -> Result<()>;
+
     /// Notes that the sandbox is ready, and what is known about it where that was not noted before; whoever worked on
     /// it no longer does.
     async fn ready(&self, id: &SandboxId, details: Option<&Details>) -> Result<()>;
@@ -159,6 +162,17 @@ impl SandboxStore for SqliteStore {
                 .prepare_cached("UPDATE sandboxes SET details = ?2 WHERE id = ?1")?
                 .execute(params![id.as_str(), details])?;
             note(change, id, step)
+        })
+        .map_err(failed)
+    }
+
+    async fn redescribe(&self, id: &SandboxId, details: &Details) -> Result<()> {
+        let details = to_json(details)?;
+        self.write(|change| {
+            change
+                .prepare_cached("UPDATE sandboxes SET details = ?2 WHERE id = ?1")?
+                .execute(params![id.as_str(), details])
+                .map(drop)
         })
         .map_err(failed)
     }

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use belljar_backend::{
-    AgentSetup, Backend, Counters, Enforcement, Error, IsolationClass, Orphan, Probe, Result,
-    Running, SandboxSpec, Stream, Subject,
+    AgentSetup, Backend, Counters, Doors, Enforcement, Error, IsolationClass, Orphan, Probe,
+    Result, Running, SandboxSpec, Stream, Subject,
 };
 use belljar_codes::Code;
 use belljar_policy::{NetworkMode, SandboxId};
@@ -162,6 +162,10 @@ impl Backend for FakeBackend {
     async fn resume(&self, id: &SandboxId) -> Result<()> {
         self.paused.lock().unwrap().remove(id);
         Ok(())
+    }
+
+    async fn doors(&self, _id: &SandboxId, _udp_ports: &[u16]) -> Result<Option<Doors>> {
+        Ok(None)
     }
 
     async fn counters(&self, id: &SandboxId) -> Result<Counters> {

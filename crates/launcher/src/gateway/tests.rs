@@ -67,7 +67,10 @@ fn every_connection_ends_at_the_tcp_door() {
             let mut outgoing = connect(address, 443).unwrap();
             let listener = doors.listener(DoorKind::Tcp, address);
             let (mut incoming, peer) = listener.accept().unwrap();
-            assert_eq!(peer.ip(), if address.contains(':') { INSIDE_V6 } else { INSIDE_V4 });
+            assert_eq!(
+                peer.ip(),
+                if address.contains(':') { IpAddr::from(INSIDE_V6) } else { INSIDE_V4.into() }
+            );
             outgoing.write_all(b"up").unwrap();
             let mut read = [0; 2];
             incoming.read_exact(&mut read).unwrap();

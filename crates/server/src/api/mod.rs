@@ -8,6 +8,7 @@ mod callbacks;
 mod files;
 mod keys;
 mod lists;
+mod networks;
 mod policies;
 mod ports;
 mod processes;

@@ -8,15 +8,17 @@ use belljar_api::v1;
 use belljar_backend::IsolationClass;
 use belljar_codes::Code;
 use belljar_engine::{
-    BackendChoice, CreateRequest, DEFAULT_VOLUME_TARGET, Lease, VolumeRequest, WorkspaceRequest,
+    BackendChoice, CreateRequest, DEFAULT_VOLUME_TARGET, IpNet, Lease, VolumeRequest,
+    WorkspaceRequest,
 };
 use belljar_policy::limits::{parse_cpus, parse_disk, parse_memory, parse_pids};
 use belljar_policy::template::{CommandText, detect};
 use belljar_policy::{
-    Asked, Environment, Family, Limits, MountSpec, NetworkPolicy, Programs, SandboxName,
-    TemplateSpec, UserSpec, WorkspaceMode, shown,
+    Asked, Environment, Family, Limits, MountSpec, NetworkMode, NetworkPolicy, Programs,
+    SandboxName, TemplateSpec, UserSpec, WorkspaceMode, shown,
 };
 
+use super::network::refuse_ranges;
 use super::{policy, seconds};
 
 use crate::caller::Caller;
@@ -45,6 +47,14 @@ pub(crate) fn create_request(
         network_asked: wire.network.as_ref().is_some_and(|network| {
             network.mode.is_some() || network.profile.is_some() || !network.allow.is_empty()
         }),
+        network_cidrs: cidrs(caller, wire.network.as_ref())?,
+        network_ask: wire
+            .network
+            .as_ref()
+            .and_then(|network| network.ask_secs)
+            .map(super::network::ask)
+            .transpose()?
+            .filter(|ask| !ask.is_zero()),
         limits: limits(wire.limits.as_ref())?,
         best_effort: wire.best_effort,
         workspace: wire.workspace.as_ref().map(workspace).transpose()?,
@@ -138,6 +148,22 @@ fn isolation_class(word: &str) -> Result<IsolationClass> {
 fn network(wire: Option<&v1::Network>) -> Result<NetworkPolicy> {
     let Some(wire) = wire else { return Ok(NetworkPolicy::default()) };
     Ok(NetworkPolicy::from_flags(wire.profile.as_deref(), wire.mode.as_deref(), &wire.allow)?)
+}
+
+fn cidrs(caller: &Caller, wire: Option<&v1::Network>) -> Result<Vec<IpNet>> {
+    let entries = wire.map_or(&[][..], |wire| &wire.cidrs);
+    refuse_ranges(caller, entries)?;
+    if !entries.is_empty() && network(wire)?.mode == NetworkMode::None {
+        return Err(Problem::new(
+            Code::ConflictingOptions,
+            "addresses were allowed, but the network mode is `none`",
+        )
+        .with_remedy("use the network mode `allowlist` or `full`"));
+    }
+    Ok(entries
+        .iter()
+        .map(|entry| belljar_engine::parse_cidr(entry))
+        .collect::<std::result::Result<_, _>>()?)
 }
 
 /// The numbers go through the same checks as the words of the command line.

@@ -4,6 +4,7 @@ mod command;
 mod create;
 mod event;
 mod file;
+mod network;
 mod policy;
 mod process;
 mod sandbox;
@@ -18,6 +19,9 @@ pub(crate) use create::{create_request, lease};
 pub(crate) use event::{event, kind, kind_of};
 pub(crate) use file::{
     archive_format, file_event, file_info, page_token, path, read_token, search_hit, write_mode,
+};
+pub(crate) use network::{
+    approval, approval_answer, network_change, network_decision, sandbox_network,
 };
 pub(crate) use policy::{kept_policy, policy_layers, policy_name};
 pub(crate) use process::{

@@ -15,10 +15,11 @@ const MAX_MESSAGE: usize = 32 << 20;
 pub(crate) fn routes(api: &Api) -> Routes {
     use v1::{
         callbacks_server::CallbacksServer, files_server::FilesServer,
-        policies_server::PoliciesServer, ports_server::PortsServer,
-        processes_server::ProcessesServer, sandboxes_server::SandboxesServer,
-        secrets_server::SecretsServer, snapshots_server::SnapshotsServer,
-        system_server::SystemServer, templates_server::TemplatesServer,
+        networks_server::NetworksServer, policies_server::PoliciesServer,
+        ports_server::PortsServer, processes_server::ProcessesServer,
+        sandboxes_server::SandboxesServer, secrets_server::SecretsServer,
+        snapshots_server::SnapshotsServer, system_server::SystemServer,
+        templates_server::TemplatesServer,
     };
     let services = || Services(api.clone());
     let mut routes = RoutesBuilder::default();
@@ -30,6 +31,7 @@ pub(crate) fn routes(api: &Api) -> Routes {
         .add_service(
             CallbacksServer::new(services()).max_decoding_message_size(callbacks::MAX_MESSAGE),
         )
+        .add_service(NetworksServer::new(services()))
         .add_service(TemplatesServer::new(services()))
         .add_service(PoliciesServer::new(services()).max_decoding_message_size(MAX_MESSAGE))
         .add_service(SecretsServer::new(services()))
@@ -163,6 +165,16 @@ service! {
         one list_snapshots(ListSnapshotsRequest) -> ListSnapshotsResponse;
         one restore_snapshot(RestoreSnapshotRequest) -> Sandbox;
         one remove_snapshot(RemoveSnapshotRequest) -> RemoveSnapshotResponse;
+    }
+}
+
+service! {
+    v1::networks_server::Networks {
+        one get_network(GetNetworkRequest) -> SandboxNetwork;
+        one change_network(ChangeNetworkRequest) -> SandboxNetwork;
+        one list_approvals(ListApprovalsRequest) -> ListApprovalsResponse;
+        one answer_approval(AnswerApprovalRequest) -> Approval;
+        many read_network_log(ReadNetworkLogRequest) -> NetworkDecision as ReadNetworkLogStream;
     }
 }
 

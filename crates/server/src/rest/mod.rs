@@ -13,6 +13,7 @@ mod extract;
 mod files;
 mod keys;
 mod log;
+mod networks;
 mod offsets;
 mod page;
 mod policies;
@@ -58,6 +59,7 @@ pub(crate) fn router(api: &Api, stall: Duration) -> Router {
         .merge(snapshots::router())
         .merge(policies::router())
         .merge(ports::router())
+        .merge(networks::router())
         .merge(system::router())
         .merge(tenants::router())
         .merge(keys::router())

@@ -33,6 +33,8 @@ pub(crate) async fn serve(context: &Context, args: ServeArgs) -> Result<Done, Fa
     let claim = claim(&state_dir, args.automatic).await?;
     let mut engine_options = context.engine_options()?;
     engine_options.attend = true;
+    let upstreams = (!args.dns_upstream.is_empty()).then(|| args.dns_upstream.join(","));
+    engine_options.egress = context.egress(upstreams.as_deref(), args.tls_roots.as_deref())?;
     let engine = Engine::open(engine_options).await?;
     let has_keys = !options.own_keys.is_empty() || engine.keys().any().await?;
     let ready = |status: &Status| announce(context, &args, &state_dir, status, has_keys);

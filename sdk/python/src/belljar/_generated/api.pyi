@@ -310,6 +310,87 @@ class WriteArchiveResponse(Message):
     bytes: int
     def __init__(self, *, files: Optional[int] = ..., directories: Optional[int] = ..., links: Optional[int] = ..., bytes: Optional[int] = ...) -> None: ...
 
+class SandboxNetwork(Message):
+    sandbox_id: str
+    mode: str
+    allow: MutableSequence[str]
+    deny: MutableSequence[str]
+    cidrs: MutableSequence[str]
+    ask_secs: float
+    enforcement: str
+    open: int
+    def __init__(self, *, sandbox_id: Optional[str] = ..., mode: Optional[str] = ..., allow: Optional[Iterable[str]] = ..., deny: Optional[Iterable[str]] = ..., cidrs: Optional[Iterable[str]] = ..., ask_secs: Optional[float] = ..., enforcement: Optional[str] = ..., open: Optional[int] = ...) -> None: ...
+
+class GetNetworkRequest(Message):
+    sandbox: str
+    def __init__(self, *, sandbox: Optional[str] = ...) -> None: ...
+
+class NetworkEntries(Message):
+    entries: MutableSequence[str]
+    def __init__(self, *, entries: Optional[Iterable[str]] = ...) -> None: ...
+
+class ChangeNetworkRequest(Message):
+    sandbox: str
+    mode: str
+    replace: NetworkEntries
+    allow: MutableSequence[str]
+    deny: MutableSequence[str]
+    cidrs: NetworkEntries
+    ask_secs: float
+    def __init__(self, *, sandbox: Optional[str] = ..., mode: Optional[str] = ..., replace: Optional[NetworkEntries] = ..., allow: Optional[Iterable[str]] = ..., deny: Optional[Iterable[str]] = ..., cidrs: Optional[NetworkEntries] = ..., ask_secs: Optional[float] = ...) -> None: ...
+
+class ReadNetworkLogRequest(Message):
+    sandbox: str
+    denied: bool
+    last: int
+    follow: bool
+    def __init__(self, *, sandbox: Optional[str] = ..., denied: Optional[bool] = ..., last: Optional[int] = ..., follow: Optional[bool] = ...) -> None: ...
+
+class NetworkDecision(Message):
+    at: Timestamp
+    stage: str
+    transport: str
+    host: str
+    address: str
+    port: int
+    sni: str
+    method: str
+    path: str
+    rule: str
+    verdict: str
+    reason: str
+    bytes_up: int
+    bytes_down: int
+    duration_ms: float
+    def __init__(self, *, at: Optional[Timestamp] = ..., stage: Optional[str] = ..., transport: Optional[str] = ..., host: Optional[str] = ..., address: Optional[str] = ..., port: Optional[int] = ..., sni: Optional[str] = ..., method: Optional[str] = ..., path: Optional[str] = ..., rule: Optional[str] = ..., verdict: Optional[str] = ..., reason: Optional[str] = ..., bytes_up: Optional[int] = ..., bytes_down: Optional[int] = ..., duration_ms: Optional[float] = ...) -> None: ...
+
+class Approval(Message):
+    approval_id: str
+    sandbox_id: str
+    host: str
+    address: str
+    port: int
+    transport: str
+    method: str
+    path: str
+    rule: str
+    asked_at: Timestamp
+    until: Timestamp
+    def __init__(self, *, approval_id: Optional[str] = ..., sandbox_id: Optional[str] = ..., host: Optional[str] = ..., address: Optional[str] = ..., port: Optional[int] = ..., transport: Optional[str] = ..., method: Optional[str] = ..., path: Optional[str] = ..., rule: Optional[str] = ..., asked_at: Optional[Timestamp] = ..., until: Optional[Timestamp] = ...) -> None: ...
+
+class ListApprovalsRequest(Message):
+    sandbox: str
+    def __init__(self, *, sandbox: Optional[str] = ...) -> None: ...
+
+class ListApprovalsResponse(Message):
+    approvals: MutableSequence[Approval]
+    def __init__(self, *, approvals: Optional[Iterable[Approval]] = ...) -> None: ...
+
+class AnswerApprovalRequest(Message):
+    approval_id: str
+    answer: str
+    def __init__(self, *, approval_id: Optional[str] = ..., answer: Optional[str] = ...) -> None: ...
+
 class Sandbox(Message):
     sandbox_id: str
     name: str
@@ -365,7 +446,9 @@ class Network(Message):
     mode: str
     profile: str
     allow: MutableSequence[str]
-    def __init__(self, *, mode: Optional[str] = ..., profile: Optional[str] = ..., allow: Optional[Iterable[str]] = ...) -> None: ...
+    cidrs: MutableSequence[str]
+    ask_secs: float
+    def __init__(self, *, mode: Optional[str] = ..., profile: Optional[str] = ..., allow: Optional[Iterable[str]] = ..., cidrs: Optional[Iterable[str]] = ..., ask_secs: Optional[float] = ...) -> None: ...
 
 class Workspace(Message):
     path: str

@@ -360,6 +360,18 @@ class PolicyDenied(BelljarError):
     code = "policy-denied"
 
 
+class ApprovalNotFound(BelljarError):
+    """Nothing waits to be allowed under that id; it was answered, or its time is over."""
+
+    code = "approval-not-found"
+
+
+class NetworkDenied(BelljarError):
+    """The network rules of the sandbox deny this connection, name or request."""
+
+    code = "network-denied"
+
+
 class SecretUnavailable(BelljarError):
     """A secret that a credential names cannot be had from its source on the host."""
 
@@ -564,6 +576,8 @@ BY_CODE: Dict[str, Type[BelljarError]] = {
     "request-timed-out": RequestTimedOut,
     "policy-not-found": PolicyNotFound,
     "policy-denied": PolicyDenied,
+    "approval-not-found": ApprovalNotFound,
+    "network-denied": NetworkDenied,
     "secret-unavailable": SecretUnavailable,
     "oom": Oom,
     "timed-out": TimedOut,

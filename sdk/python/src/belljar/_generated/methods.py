@@ -20,6 +20,12 @@ SEARCH_FILES = Download("/belljar.v1.Files/SearchFiles", api.SearchFilesRequest,
 READ_ARCHIVE = Download("/belljar.v1.Files/ReadArchive", api.ReadArchiveRequest, api.FileChunk)
 WRITE_ARCHIVE = Upload("/belljar.v1.Files/WriteArchive", api.WriteArchiveRequest, api.WriteArchiveResponse)
 
+GET_NETWORK = Unary("/belljar.v1.Networks/GetNetwork", api.GetNetworkRequest, api.SandboxNetwork)
+CHANGE_NETWORK = Unary("/belljar.v1.Networks/ChangeNetwork", api.ChangeNetworkRequest, api.SandboxNetwork)
+READ_NETWORK_LOG = Download("/belljar.v1.Networks/ReadNetworkLog", api.ReadNetworkLogRequest, api.NetworkDecision)
+LIST_APPROVALS = Unary("/belljar.v1.Networks/ListApprovals", api.ListApprovalsRequest, api.ListApprovalsResponse)
+ANSWER_APPROVAL = Unary("/belljar.v1.Networks/AnswerApproval", api.AnswerApprovalRequest, api.Approval)
+
 CREATE_SANDBOX = Unary("/belljar.v1.Sandboxes/CreateSandbox", api.CreateSandboxRequest, api.Sandbox)
 GET_SANDBOX = Unary("/belljar.v1.Sandboxes/GetSandbox", api.GetSandboxRequest, api.Sandbox)
 LIST_SANDBOXES = Unary("/belljar.v1.Sandboxes/ListSandboxes", api.ListSandboxesRequest, api.ListSandboxesResponse)

@@ -1,0 +1,228 @@
+//! Flows that wait for somebody to allow them.
+//!
+//! What waits is bounded, for a sandbox and for all: beyond that, nobody is asked and the answer is no. A flow whose client
+//! goes away, or whose time is over, waits no longer.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use async_trait::async_trait;
+use belljar_codes::Code;
+use belljar_egress::{Approval, Approver, Asked, Identity};
+use belljar_policy::document::Transport;
+use belljar_policy::{SandboxId, TenantId};
+use tokio::sync::oneshot;
+
+use crate::{Error, Result, Scope, random};
+
+/// What may wait.
+const MAX_OF_SANDBOX: usize = 32;
+const MAX_OF_ALL: usize = 1024;
+
+/// Something that waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PendingApproval {
+    pub id: String,
+    pub sandbox: SandboxId,
+    pub tenant: TenantId,
+    pub host: String,
+    pub address: Option<IpAddr>,
+    pub port: u16,
+    pub transport: String,
+    /// Method and path.
+    pub request: Option<(String, String)>,
+    pub rule: Option<String>,
+    pub asked_at: SystemTime,
+    pub until: SystemTime,
+}
+
+/// What somebody says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ApprovalAnswer {
+    Once,
+    /// Every flow of the sandbox to that host and port, as long as its doors stay open.
+    Sandbox,
+    /// The same, and it is kept with the sandbox.
+    Always,
+    Deny,
+}
+
+/// Everything that waits.
+#[derive(Clone, Default)]
+pub(crate) struct Approvals(Arc<Mutex<BTreeMap<String, Waiting>>>);
+
+struct Waiting {
+    pending: PendingApproval,
+    answer: oneshot::Sender<Approval>,
+}
+
+impl Approvals {
+    /// What waits and is in scope, that which began first at the beginning.
+    pub(crate) fn list(&self, scope: &Scope, sandbox: Option<&SandboxId>) -> Vec<PendingApproval> {
+        let mut found: Vec<_> = self
+            .lock()
+            .values()
+            .map(|waiting| &waiting.pending)
+            .filter(|one| scope.sees(&one.tenant, &one.sandbox))
+            .filter(|one| sandbox.is_none_or(|sandbox| one.sandbox == *sandbox))
+            .cloned()
+            .collect();
+        found.sort_by_key(|one| one.asked_at);
+        found
+    }
+
+    /// What waits under that name, if it is in scope.
+    pub(crate) fn find(&self, scope: &Scope, id: &str) -> Result<PendingApproval> {
+        let found = self.lock().get(id).map(|waiting| waiting.pending.clone());
+        found.filter(|one| scope.sees(&one.tenant, &one.sandbox)).ok_or_else(|| not_waiting(id))
+    }
+
+    /// Answers for what waits.
+    pub(crate) fn answer(&self, id: &str, answer: ApprovalAnswer) -> Result<()> {
+        let waiting = self.lock().remove(id).ok_or_else(|| not_waiting(id))?;
+        let approval = match answer {
+            ApprovalAnswer::Once => Approval::Once,
+            ApprovalAnswer::Sandbox => Approval::Sandbox,
+            ApprovalAnswer::Always => Approval::Always,
+            ApprovalAnswer::Deny => Approval::Deny,
+        };
+        waiting.answer.send(approval).map_err(|_| not_waiting(id))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Waiting>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn not_waiting(id: &str) -> Error {
+    Error::new(
+        Code::ApprovalNotFound,
+        format!("nothing waits under `{}`", belljar_policy::shown(id)),
+    )
+    .with_remedy("`belljar approvals list` shows what waits; it may have been answered, or be over")
+}
+
+#[async_trait]
+impl Approver for Approvals {
+    async fn ask(&self, identity: &Identity, asked: &Asked) -> Approval {
+        let id = random::token();
+        let (sender, answer) = oneshot::channel();
+        {
+            let mut all = self.lock();
+            let own = all.values().filter(|one| one.pending.sandbox == identity.sandbox).count();
+            if own >= MAX_OF_SANDBOX || all.len() >= MAX_OF_ALL {
+                return Approval::Deny;
+            }
+            let pending = pending(id.clone(), identity, asked);
+            all.insert(id.clone(), Waiting { pending, answer: sender });
+        }
+        let _gone = Forget { approvals: self, id: &id };
+        tokio::time::timeout(asked.wait, answer)
+            .await
+            .map_or(Approval::Deny, |answer| answer.unwrap_or(Approval::Deny))
+    }
+}
+
+fn pending(id: String, identity: &Identity, asked: &Asked) -> PendingApproval {
+    let now = SystemTime::now();
+    PendingApproval {
+        id,
+        sandbox: identity.sandbox.clone(),
+        tenant: identity.tenant.clone(),
+        host: asked.host.clone(),
+        address: asked.address,
+        port: asked.port,
+        transport: match asked.transport {
+            Transport::Tcp => "tcp",
+            Transport::Udp => "udp",
+        }
+        .to_owned(),
+        request: asked.request.clone(),
+        rule: asked.rule.clone(),
+        asked_at: now,
+        until: now + asked.wait.min(Duration::from_secs(3600)),
+    }
+}
+
+/// Takes what no longer waits off the list, also where the flow was dropped.
+struct Forget<'a> {
+    approvals: &'a Approvals,
+    id: &'a str,
+}
+
+impl Drop for Forget<'_> {
+    fn drop(&mut self) {
+        self.approvals.lock().remove(self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity() -> Identity {
+        Identity { sandbox: SandboxId::parse("n001abcdefgh").unwrap(), tenant: TenantId::default() }
+    }
+
+    fn asked(port: u16, wait: Duration) -> Asked {
+        Asked {
+            host: "example.com".to_owned(),
+            address: None,
+            port,
+            transport: Transport::Tcp,
+            request: None,
+            rule: None,
+            wait,
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_reaches_who_waits_and_the_rest_is_no() {
+        let approvals = Approvals::default();
+        let waits = {
+            let approvals = approvals.clone();
+            tokio::spawn(async move {
+                approvals.ask(&identity(), &asked(443, Duration::from_secs(60))).await
+            })
+        };
+        let listed = loop {
+            match approvals.list(&Scope::All, None).as_slice() {
+                [] => tokio::task::yield_now().await,
+                [one] => break one.clone(),
+                _ => panic!("only one waits"),
+            }
+        };
+        assert_eq!((listed.host.as_str(), listed.port), ("example.com", 443));
+        approvals.answer(&listed.id, ApprovalAnswer::Once).unwrap();
+        assert_eq!(waits.await.unwrap(), Approval::Once);
+        let again = approvals.answer(&listed.id, ApprovalAnswer::Once);
+        assert_eq!(again.unwrap_err().code(), Code::ApprovalNotFound);
+        let late = approvals.ask(&identity(), &asked(443, Duration::from_millis(1))).await;
+        assert_eq!(late, Approval::Deny);
+        assert!(approvals.list(&Scope::All, None).is_empty());
+    }
+
+    #[tokio::test]
+    async fn what_waits_is_bounded_and_forgotten_with_its_flow() {
+        let approvals = Approvals::default();
+        let mut waiting = Vec::new();
+        for port in 0..MAX_OF_SANDBOX as u16 {
+            let approvals = approvals.clone();
+            waiting.push(tokio::spawn(async move {
+                approvals.ask(&identity(), &asked(port, Duration::from_secs(60))).await
+            }));
+        }
+        while approvals.list(&Scope::All, None).len() < MAX_OF_SANDBOX {
+            tokio::task::yield_now().await;
+        }
+        let beyond = approvals.ask(&identity(), &asked(1, Duration::from_secs(60))).await;
+        assert_eq!(beyond, Approval::Deny);
+        for flow in waiting {
+            flow.abort();
+            let _ = flow.await;
+        }
+        assert!(approvals.list(&Scope::All, None).is_empty());
+    }
+}

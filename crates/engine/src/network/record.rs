@@ -1,0 +1,100 @@
+//! What a sandbox may reach, as it is kept with the sandbox.
+
+use std::time::Duration;
+
+use belljar_egress::Rules;
+use belljar_policy::document::{
+    Document, HostMatch, NetworkRule, NetworkVerdict, OneOrMany, Transport,
+};
+use belljar_policy::{HostPattern, Invalid, NetworkMode};
+use serde::{Deserialize, Serialize};
+
+use crate::time::duration_ms;
+use crate::{CreateRequest, Result};
+
+/// Texts, because records outlive what they were parsed to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct NetworkRecord {
+    pub(crate) allow: Vec<String>,
+    pub(crate) deny: Vec<String>,
+    pub(crate) cidrs: Vec<String>,
+    pub(crate) ask_ms: Option<u64>,
+    /// It was made with a network, so that it has doors.
+    pub(crate) doors: bool,
+}
+
+impl NetworkRecord {
+    pub(crate) fn of(request: &CreateRequest) -> Self {
+        Self {
+            allow: request.network.allow.iter().map(ToString::to_string).collect(),
+            deny: Vec::new(),
+            cidrs: request.network_cidrs.iter().map(ToString::to_string).collect(),
+            ask_ms: request.network_ask.map(duration_ms),
+            doors: request.network.mode != NetworkMode::None,
+        }
+    }
+
+    /// The rules that the doors of a sandbox follow, under a policy's document if there is one.
+    pub(crate) fn rules(&self, mode: NetworkMode, document: Option<&Document>) -> Result<Rules> {
+        let mut document = self.document(mode, document)?;
+        // Denied hosts come first, so that nothing after them can allow them.
+        let denied = self.deny.iter().map(|host| deny(host)).collect::<Result<Vec<_>, _>>()?;
+        let section = document.network.get_or_insert_default();
+        section.rules.splice(0..0, denied.into_iter().flatten());
+        let mut rules = Rules::from_document(&document);
+        for cidr in &self.cidrs {
+            rules.cidrs.push(super::change::cidr(cidr)?);
+        }
+        rules.ask = self.ask_ms.map(Duration::from_millis);
+        Ok(rules)
+    }
+
+    fn document(&self, mode: NetworkMode, under: Option<&Document>) -> Result<Document> {
+        let mut document = under.cloned().unwrap_or_default();
+        let section = document.network.get_or_insert_default();
+        section.mode = Some(mode);
+        // Hosts that were named beside a policy are a choice among what it allows.
+        if under.is_none() || !self.allow.is_empty() || mode == NetworkMode::None {
+            section.rules.retain(|rule| rule.verdict == NetworkVerdict::Deny);
+            let allow = self.allow.iter().map(|host| HostPattern::parse(host));
+            document.network_allowlist = allow.collect::<Result<_, Invalid>>()?;
+        }
+        Ok(document)
+    }
+}
+
+/// The ports besides DNS to which a document lets datagrams be sent.
+pub(crate) fn udp_ports(document: Option<&Document>) -> Vec<u16> {
+    const DNS: u16 = 53;
+    let rules = document.and_then(|document| document.network.as_ref());
+    let mut ports: Vec<u16> = rules
+        .iter()
+        .flat_map(|section| &section.rules)
+        .filter(|rule| rule.transport == Transport::Udp && rule.verdict != NetworkVerdict::Deny)
+        .flat_map(|rule| rule.port.0.iter().copied())
+        .filter(|port| *port != DNS)
+        .collect();
+    ports.sort_unstable();
+    ports.dedup();
+    ports
+}
+
+/// Rules that deny a host, over every transport.
+fn deny(host: &str) -> Result<[NetworkRule; 2], Invalid> {
+    let pattern = HostPattern::parse(host)?;
+    let port = OneOrMany(pattern.port().into_iter().collect());
+    let name = Some(format!("denied {host}"));
+    let rule = |transport| NetworkRule {
+        name: name.clone(),
+        host: HostMatch::Hosts(pattern.clone()),
+        port: port.clone(),
+        transport,
+        method: OneOrMany::default(),
+        path: OneOrMany::default(),
+        verdict: NetworkVerdict::Deny,
+        budgets: Vec::new(),
+        message: String::new(),
+    };
+    Ok([rule(Transport::Tcp), rule(Transport::Udp)])
+}
