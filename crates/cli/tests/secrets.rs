@@ -57,5 +57,6 @@ fn what_is_no_secret_is_refused_without_repeating_it() {
     let answer = place.run_input(&["secrets", "set", "long"], long.as_bytes()).exits(125);
     refused(&answer, "longer than 64 KiB");
     refused(&place.run(&["secrets", "set", "x", "--env", "NO_SUCH"]).exits(125), "is not set");
-    place.run(&["secrets", "set", "x", "the-value"]).exits(2);
+    let typed = place.run(&["secrets", "set", "x", VALUE]).exits(125);
+    refused(&typed, "not taken from the command line");
 }

@@ -40,7 +40,7 @@ pub(crate) struct SecretSetArgs {
     pub(crate) name: String,
 
     /// `-`, for standard input [default: standard input, unless it is a terminal]
-    #[arg(value_parser = ["-"], conflicts_with_all = ["from_file", "env"])]
+    #[arg(value_name = "-", conflicts_with_all = ["from_file", "env"])]
     pub(crate) input: Option<String>,
 
     /// Read it from this file

@@ -24,6 +24,14 @@ pub(crate) async fn secrets(context: &Context, args: SecretsArgs) -> Result<Done
 }
 
 async fn set(context: &Context, args: SecretSetArgs) -> Result<Done, Failure> {
+    // Whoever wrote the value itself is not shown it again.
+    if args.input.as_deref().is_some_and(|input| input != "-") {
+        return Err(Failure::new(
+            Code::InvalidArgument,
+            "a secret is not taken from the command line",
+        )
+        .with_remedy("pipe it in, or use `--from-file FILE` or `--env VARIABLE`"));
+    }
     let value = value(&args)?;
     let request = v1::SetSecretRequest { name: args.name, value, tenant: args.tenant };
     let secret = context
