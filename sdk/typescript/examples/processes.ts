@@ -4,7 +4,7 @@ import { Belljar } from "belljar";
 await using client = new Belljar();
 await using sandbox = await client.sandboxes.create();
 
-const process = await sandbox.start("while read line; do echo \"heard $line\"; done", { stdin: true });
+const process = await sandbox.start('while read line; do echo "heard $line"; done', { stdin: true });
 await process.write("one\n");
 for await (const { channel, data } of process) {
   console.log(channel, Buffer.from(data).toString().trim());

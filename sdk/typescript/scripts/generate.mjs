@@ -21,10 +21,7 @@ const [binary, check] = process.argv.slice(2);
 if (!binary) throw new Error("usage: generate.mjs BELLJAR [--check]");
 
 const document = await documentOf(binary);
-const files = new Map([
-  ["api.ts", types(document)],
-  ...codes(await readFile(registry, "utf8")),
-]);
+const files = new Map([["api.ts", types(document)], ...codes(await readFile(registry, "utf8"))]);
 if (check) {
   const lost = lostLines(await readFile(join(generated, "api.ts"), "utf8"), files.get("api.ts"));
   for (const line of lost) console.error(`the server no longer has: ${line}`);
@@ -45,10 +42,12 @@ async function documentOf(binary) {
     });
     return await new Promise((resolve, reject) => {
       const ask = { socketPath: join(directory, "server.sock"), path: "/openapi.json" };
-      http.get(ask, async (answer) => {
-        const pieces = await answer.toArray();
-        resolve(JSON.parse(Buffer.concat(pieces).toString()));
-      }).once("error", reject);
+      http
+        .get(ask, async (answer) => {
+          const pieces = await answer.toArray();
+          resolve(JSON.parse(Buffer.concat(pieces).toString()));
+        })
+        .once("error", reject);
     });
   } finally {
     server.kill("SIGTERM");
@@ -71,7 +70,8 @@ function types(document) {
   }
   // Arrive within streams, which the document does not look into.
   ["ProcessOutput", "RunResponse", "Event", "AuditRecord", "SearchHit"].forEach((name) =>
-    gather({ $ref: `#/components/schemas/${name}` }, schemas, answered));
+    gather({ $ref: `#/components/schemas/${name}` }, schemas, answered),
+  );
   const both = [...sent].filter((name) => answered.has(name) && schemas[name].type === "object");
   const maps = new Set();
   const texts = [];
@@ -81,15 +81,22 @@ function types(document) {
     }
     if (schema.enum) {
       const words = schema.enum.filter((word) => word !== "unspecified");
-      texts.push(`${comment(schema.description, "")}export type ${name} =\n  | ${words.map((word) => JSON.stringify(word)).join("\n  | ")};\n`);
+      texts.push(
+        `${comment(schema.description, "")}export type ${name} =\n  | ${words.map((word) => JSON.stringify(word)).join("\n  | ")};\n`,
+      );
     } else if (schema.type === "object") {
       if (answered.has(name)) texts.push(shape(name, schema, false));
       if (sent.has(name)) texts.push(shape(answered.has(name) ? `${name}Input` : name, schema, true));
     }
   }
-  const listed = [...maps].sort().map((name) => JSON.stringify(name)).join(", ");
-  return `${NOTE}\n/** Fields whose keys belong to the user and are never translated. */\n` +
-    `export const MAP_FIELDS: ReadonlySet<string> = new Set([${listed}]);\n\n${texts.join("\n")}`;
+  const listed = [...maps]
+    .sort()
+    .map((name) => JSON.stringify(name))
+    .join(", ");
+  return (
+    `${NOTE}\n/** Fields whose keys belong to the user and are never translated. */\n` +
+    `export const MAP_FIELDS: ReadonlySet<string> = new Set([${listed}]);\n\n${texts.join("\n")}`
+  );
 
   function shape(name, schema, optional) {
     const fields = Object.entries(schema.properties ?? {}).map(([field, property]) => {
@@ -111,14 +118,23 @@ function types(document) {
     }
     if (property.additionalProperties) return `Record<string, ${written(property.additionalProperties, optional)}>`;
     const kinds = [property.type].flat().filter((kind) => kind !== "null" || !optional);
-    return kinds.map((kind) => {
-      switch (kind) {
-        case "array": return `${written(property.items, optional)}[]`;
-        case "integer": case "number": return "number";
-        case "string": case "boolean": case "null": return kind;
-        default: return "unknown";
-      }
-    }).join(" | ");
+    return kinds
+      .map((kind) => {
+        switch (kind) {
+          case "array":
+            return `${written(property.items, optional)}[]`;
+          case "integer":
+          case "number":
+            return "number";
+          case "string":
+          case "boolean":
+          case "null":
+            return kind;
+          default:
+            return "unknown";
+        }
+      })
+      .join(" | ");
   }
 }
 
@@ -160,13 +176,19 @@ function codes(markdown) {
   const table = rows.map(({ code }) => `  ["${code}", ${className(code)}],\n`).join("");
   return [
     ["codes.ts", `${NOTE}import { BelljarError } from "../problem.js";\n\n${classes.join("\n")}`],
-    ["classes.ts", `${NOTE}import type { BelljarError, Problem } from "../problem.js";\nimport {\n${names.map((name) => `  ${name},\n`).join("")}} from "./codes.js";\n\n` +
-      `type Class = new (problem: Problem) => BelljarError;\n\n/** The class of each code. */\nexport const CLASSES: ReadonlyMap<string, Class> = new Map<string, Class>([\n${table}]);\n`],
+    [
+      "classes.ts",
+      `${NOTE}import type { BelljarError, Problem } from "../problem.js";\nimport {\n${names.map((name) => `  ${name},\n`).join("")}} from "./codes.js";\n\n` +
+        `type Class = new (problem: Problem) => BelljarError;\n\n/** The class of each code. */\nexport const CLASSES: ReadonlyMap<string, Class> = new Map<string, Class>([\n${table}]);\n`,
+    ],
   ];
 }
 
 function className(code) {
-  const words = code.split("-").map((word) => word[0].toUpperCase() + word.slice(1)).join("");
+  const words = code
+    .split("-")
+    .map((word) => word[0].toUpperCase() + word.slice(1))
+    .join("");
   return `${words}Error`;
 }
 
@@ -177,7 +199,8 @@ function lostLines(mine, theirs) {
     let shape = "";
     for (const line of text.split("\n")) {
       if (line.startsWith("export")) shape = line;
-      if (line.startsWith("  ") && !line.trim().startsWith("*") && !line.trim().startsWith("/*")) found.add(`${shape} ${line.trim().replace(/;$/, "")}`);
+      if (line.startsWith("  ") && !line.trim().startsWith("*") && !line.trim().startsWith("/*"))
+        found.add(`${shape} ${line.trim().replace(/;$/, "")}`);
     }
     return found;
   };

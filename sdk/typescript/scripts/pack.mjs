@@ -14,7 +14,10 @@ import { fileURLToPath } from "node:url";
 /** Every platform that a binary is built for. */
 const PLATFORMS = ["linux-x64", "linux-arm64"];
 /** What the header of a program says of its machine. */
-const MACHINES = new Map([[0x3e, "x64"], [0xb7, "arm64"]]);
+const MACHINES = new Map([
+  [0x3e, "x64"],
+  [0xb7, "arm64"],
+]);
 
 const [binary, out, fast] = process.argv.slice(2);
 if (!out) throw new Error("usage: pack.mjs BELLJAR OUT [--fast]");
@@ -31,7 +34,9 @@ try {
 
 async function main(directory) {
   const tsc = createRequire(join(root, "package.json")).resolve("typescript/bin/tsc");
-  execFileSync(process.execPath, [tsc, "--project", join(root, "tsconfig.json"), "--outDir", join(directory, "dist")], { stdio: "inherit" });
+  execFileSync(process.execPath, [tsc, "--project", join(root, "tsconfig.json"), "--outDir", join(directory, "dist")], {
+    stdio: "inherit",
+  });
   // What only builds the package is of no use to those who install it.
   const { devDependencies: _tools, scripts: _scripts, ...published } = manifest;
   const optionalDependencies = Object.fromEntries(PLATFORMS.map((name) => [`@belljar/${name}`, manifest.version]));
@@ -84,7 +89,14 @@ async function machine(path) {
 /** The same input makes the same package, to the byte. */
 function pack(directory, name) {
   const level = fast === "--fast" ? "-1" : "-9";
-  const words = ["--sort=name", "--mtime=@0", "--owner=0", "--group=0", "--numeric-owner", `--use-compress-program=gzip -n ${level}`];
+  const words = [
+    "--sort=name",
+    "--mtime=@0",
+    "--owner=0",
+    "--group=0",
+    "--numeric-owner",
+    `--use-compress-program=gzip -n ${level}`,
+  ];
   execFileSync("tar", [...words, "-cf", join(resolve(out), name), "-C", join(directory, ".."), "package"]);
   console.log(name);
 }

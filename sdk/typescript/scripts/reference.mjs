@@ -13,7 +13,11 @@ const ts = createRequire(join(root, "package.json"))("typescript");
 const [file, check] = process.argv.slice(2);
 if (!file) throw new Error("usage: reference.mjs FILE [--check]");
 
-const { options } = ts.parseJsonConfigFileContent(ts.readConfigFile(join(root, "tsconfig.json"), ts.sys.readFile).config, ts.sys, root);
+const { options } = ts.parseJsonConfigFileContent(
+  ts.readConfigFile(join(root, "tsconfig.json"), ts.sys.readFile).config,
+  ts.sys,
+  root,
+);
 const outDir = await mkdtemp(join(tmpdir(), "belljar-reference-"));
 ts.createProgram([join(root, "src/index.ts")], { ...options, outDir, emitDeclarationOnly: true }).emit();
 // A second program, over the declarations: what a user's editor shows. Only texts are of interest, not what they mean.
@@ -22,9 +26,12 @@ const program = ts.createProgram([entry], { ...options, rootDir: outDir, types: 
 const checker = program.getTypeChecker();
 const exported = checker.getExportsOfModule(checker.getSymbolAtLocation(program.getSourceFile(entry)));
 
-const names = new Map(exported.map((symbol) => [
-  (symbol.flags & ts.SymbolFlags.Alias ? checker.getAliasedSymbol(symbol) : symbol).name, symbol.name,
-]));
+const names = new Map(
+  exported.map((symbol) => [
+    (symbol.flags & ts.SymbolFlags.Alias ? checker.getAliasedSymbol(symbol) : symbol).name,
+    symbol.name,
+  ]),
+);
 const sections = { Classes: [], Functions: [], Values: [], Types: [], Errors: [] };
 for (const symbol of exported) {
   const real = symbol.flags & ts.SymbolFlags.Alias ? checker.getAliasedSymbol(symbol) : symbol;
@@ -34,7 +41,10 @@ for (const symbol of exported) {
 
 await rm(outDir, { recursive: true });
 
-const parts = ["# TypeScript reference\n", "Generated from the declarations of `sdk/typescript` by its `scripts/reference.mjs`. The guide is [here](../guides/typescript.md).\n"];
+const parts = [
+  "# TypeScript reference\n",
+  "Generated from the declarations of `sdk/typescript` by its `scripts/reference.mjs`. The guide is [here](../guides/typescript.md).\n",
+];
 for (const [title, entries] of Object.entries(sections)) {
   parts.push(`## ${title}\n`);
   entries.sort((a, b) => (a.name < b.name ? -1 : 1));
@@ -66,12 +76,14 @@ function sectionOf(node) {
 
 function written(node, real, shown) {
   const whole = ts.isVariableDeclaration(node) ? node.parent.parent : node;
-  return whole
-    .getFullText()
-    .trim()
-    .replace(/^export (declare )?/m, "")
-    .replace(/^\s*#private;\n/m, "")
-    // Names as they are exported.
-    .replace(/\bapi\.(\w+)/g, (_, name) => names.get(name) ?? name)
-    .replace(new RegExp(`\\b(class|interface|type) ${real}\\b`), `$1 ${shown}`);
+  return (
+    whole
+      .getFullText()
+      .trim()
+      .replace(/^export (declare )?/m, "")
+      .replace(/^\s*#private;\n/m, "")
+      // Names as they are exported.
+      .replace(/\bapi\.(\w+)/g, (_, name) => names.get(name) ?? name)
+      .replace(new RegExp(`\\b(class|interface|type) ${real}\\b`), `$1 ${shown}`)
+  );
 }

@@ -54,5 +54,8 @@ function unix(path: string, text: string): Address {
 }
 
 function noAddress(text: string): Error {
-  return invalid(`\`${text}\` is no address of a server`, "write `http://HOST:PORT`, `https://HOST:PORT` or `unix:PATH`");
+  return invalid(
+    `\`${text}\` is no address of a server`,
+    "write `http://HOST:PORT`, `https://HOST:PORT` or `unix:PATH`",
+  );
 }

@@ -1,7 +1,9 @@
 // The client: one server, and what it has.
 import { type ClientOptions, transportOf } from "./connect.js";
 import type * as api from "./generated/api.js";
+import { Policies } from "./policy.js";
 import { Process } from "./process.js";
+import { type Approval, listApprovals } from "./reach.js";
 import { Patience, isLoss } from "./retry.js";
 import { type ListProcessesOptions, type SignalOptions, listProcesses } from "./sandbox.js";
 import { Sandboxes } from "./sandboxes.js";
@@ -24,10 +26,12 @@ export interface EventOptions extends SignalOptions {
 export class Belljar implements AsyncDisposable {
   readonly #transport: Transport;
   readonly sandboxes: Sandboxes;
+  readonly policies: Policies;
 
   constructor(server?: string | ClientOptions) {
     this.#transport = transportOf(server);
     this.sandboxes = new Sandboxes(this.#transport);
+    this.policies = new Policies(this.#transport);
   }
 
   /** A process of any client, to follow, type to or end. */
@@ -39,6 +43,11 @@ export class Belljar implements AsyncDisposable {
   /** Processes, newest first. */
   async processes(options: ListProcessesOptions = {}): Promise<Process[]> {
     return await listProcesses(this.#transport, options);
+  }
+
+  /** Connections and requests that wait for somebody to allow them. */
+  async approvals(options: SignalOptions & { sandbox?: string | undefined } = {}): Promise<Approval[]> {
+    return await listApprovals(this.#transport, options);
   }
 
   /** What happens to sandboxes and processes, as it happens. Goes on after a loss of the connection. */

@@ -69,6 +69,7 @@ function settings(options: Settings): api.Command {
 export function signalNumber(signal: NodeJS.Signals | number): number {
   if (typeof signal === "number") return signal;
   const number = constants.signals[signal];
-  if (number === undefined) throw invalid(`there is no signal \`${String(signal)}\``, "write it as `SIGTERM`, or as a number");
+  if (number === undefined)
+    throw invalid(`there is no signal \`${String(signal)}\``, "write it as `SIGTERM`, or as a number");
   return number;
 }

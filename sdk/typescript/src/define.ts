@@ -8,8 +8,10 @@ import type { RunOptions, StartOptions, TerminalSize, Words } from "./command.js
 import { invalid } from "./errors.js";
 import type { Files } from "./files.js";
 import type { CreateOptions, Limits } from "./options.js";
+import type { PolicyChoice } from "./policy.js";
 import type { Process } from "./process.js";
 import type { RunResult, Sandbox, SignalOptions } from "./sandbox.js";
+import type { Tools } from "./tools.js";
 
 /** What a sandbox starts from. */
 export interface Rootfs {
@@ -27,7 +29,7 @@ export const rootfs = {
 } as const;
 
 /** What a sandbox may reach. */
-export type NetworkDefinition = Pick<CreateOptions, "network" | "profile" | "allow">;
+export type NetworkDefinition = Pick<CreateOptions, "network" | "profile" | "allow" | "cidrs" | "ask">;
 
 export const network = {
   /** Nothing. */
@@ -56,7 +58,10 @@ export const fs = {
    * Files by their paths below the mount, sent when the sandbox boots. They are the sandbox's own from then on. The
    * mount has to lie in a directory that the sandbox may write to: `/workspace`, `/tmp`, `/output`, `/home/user`.
    */
-  memory: (options: { readonly files: Readonly<Record<string, string | Uint8Array>> }): Mount => ({ kind: "memory", files: options.files }),
+  memory: (options: { readonly files: Readonly<Record<string, string | Uint8Array>> }): Mount => ({
+    kind: "memory",
+    files: options.files,
+  }),
 } as const;
 
 export interface Definition {
@@ -65,6 +70,9 @@ export interface Definition {
   readonly resources?: Limits | undefined;
   /** Absent: none. */
   readonly network?: NetworkDefinition | undefined;
+  readonly policy?: PolicyChoice | undefined;
+  /** Functions of this process that programs inside may call, where the policy names them. */
+  readonly tools?: Tools | undefined;
   readonly env?: Readonly<Record<string, string>> | undefined;
   readonly user?: string | undefined;
   readonly labels?: Readonly<Record<string, string>> | undefined;
@@ -91,13 +99,15 @@ export class SandboxDefinition {
 
   /** Makes a sandbox of this kind. */
   async boot(options: BootOptions = {}): Promise<Lane> {
-    const { rootfs, resources, network, env, user, labels } = this.#definition;
+    const { rootfs, resources, network, policy, tools, env, user, labels } = this.#definition;
     const client = this.#definition.client ?? new Belljar();
     const sandbox = await client.sandboxes.create({
       template: rootfs?.template,
       writable: rootfs?.writable,
       limits: resources,
       ...network,
+      policy,
+      tools,
       env: { ...env, ...options.env },
       user,
       labels,
@@ -140,7 +150,11 @@ export class Lane implements AsyncDisposable {
   }
 
   /** Starts a command on a terminal. */
-  async pty(command: Words = ["/bin/sh"], args?: readonly string[] | PtyOptions, options?: PtyOptions): Promise<Process> {
+  async pty(
+    command: Words = ["/bin/sh"],
+    args?: readonly string[] | PtyOptions,
+    options?: PtyOptions,
+  ): Promise<Process> {
     return await this.sandbox.pty(...spread(command, args, options));
   }
 
@@ -157,7 +171,11 @@ export class Lane implements AsyncDisposable {
 type PtyOptions = StartOptions & { readonly size?: TerminalSize | undefined };
 
 /** `(program, [arguments], options)`, `(line, options)` and `([program, …arguments], options)` are all fine. */
-function spread<Options>(command: Words, args: readonly string[] | Options | undefined, options: Options | undefined): [Words, Options | undefined] {
+function spread<Options>(
+  command: Words,
+  args: readonly string[] | Options | undefined,
+  options: Options | undefined,
+): [Words, Options | undefined] {
   if (!Array.isArray(args)) return [command, args as Options | undefined];
   return [[...(typeof command === "string" ? [command] : command), ...(args as readonly string[])], options];
 }

@@ -4,7 +4,7 @@ import { InterruptedError, ServerUnreachableError, TimedOutError } from "./gener
 import { BelljarError, type Problem } from "./problem.js";
 
 export * from "./generated/codes.js";
-export { BelljarError, type Problem } from "./problem.js";
+export { BelljarError, type PolicyDecision, type Problem } from "./problem.js";
 
 /** The caller's `AbortSignal` ended the operation. Its reason is the `cause`. */
 export class AbortedError extends InterruptedError {
@@ -33,7 +33,11 @@ export function abortedBy(signal: AbortSignal): BelljarError {
   const reason: unknown = signal.reason;
   if (reason instanceof BelljarError) return reason;
   if (reason instanceof Error && reason.name === "TimeoutError") {
-    return new TimedOutError({ code: "timed-out", message: "the operation took longer than its signal allows", cause: reason });
+    return new TimedOutError({
+      code: "timed-out",
+      message: "the operation took longer than its signal allows",
+      cause: reason,
+    });
   }
   return new AbortedError({ code: "interrupted", message: "the operation was aborted", cause: reason });
 }

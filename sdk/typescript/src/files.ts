@@ -128,15 +128,26 @@ export class Files {
     }
   }
 
-  async makeDirectory(path: string, options: Signalled & { parents?: boolean | undefined } = {}): Promise<api.FileInfo> {
+  async makeDirectory(
+    path: string,
+    options: Signalled & { parents?: boolean | undefined } = {},
+  ): Promise<api.FileInfo> {
     return await this.#post("/mkdir", { path, parents: options.parents }, options, options.parents === true);
   }
 
-  async move(from: string, to: string, options: Signalled & { replace?: boolean | undefined } = {}): Promise<api.FileInfo> {
+  async move(
+    from: string,
+    to: string,
+    options: Signalled & { replace?: boolean | undefined } = {},
+  ): Promise<api.FileInfo> {
     return await this.#post("/move", { from, to, replace: options.replace }, options, false);
   }
 
-  async copy(from: string, to: string, options: Signalled & { recursive?: boolean | undefined; replace?: boolean | undefined } = {}): Promise<api.CopyFileResponse> {
+  async copy(
+    from: string,
+    to: string,
+    options: Signalled & { recursive?: boolean | undefined; replace?: boolean | undefined } = {},
+  ): Promise<api.CopyFileResponse> {
     const { recursive, replace } = options;
     return await this.#post("/copy", { from, to, recursive, replace }, options, replace === true);
   }
@@ -151,7 +162,10 @@ export class Files {
   }
 
   /** Changes below a path as they happen, beginning with `watching`. Ends when the caller stops. */
-  async *watch(path: string, options: Signalled & { recursive?: boolean | undefined } = {}): AsyncGenerator<FileEvent, void, undefined> {
+  async *watch(
+    path: string,
+    options: Signalled & { recursive?: boolean | undefined } = {},
+  ): AsyncGenerator<FileEvent, void, undefined> {
     const answer = await this.#transport.stream("GET", `${this.#base}/watch`, {
       query: { path, recursive: options.recursive },
       headers: { accept: "text/event-stream" },
@@ -182,12 +196,19 @@ export class Files {
   }
 
   /** A tree as one archive, as it comes. */
-  async readArchive(path = ".", options: Signalled & { format?: ArchiveFormat | undefined } = {}): Promise<ReadableStream<Uint8Array>> {
+  async readArchive(
+    path = ".",
+    options: Signalled & { format?: ArchiveFormat | undefined } = {},
+  ): Promise<ReadableStream<Uint8Array>> {
     return webStream(await this.#archive(path, options.format, options.signal), options.signal);
   }
 
   /** Unpacks an archive below a directory. */
-  async writeArchive(path: string, archive: Content, options: Signalled & { format?: ArchiveFormat | undefined } = {}): Promise<api.WriteArchiveResponse> {
+  async writeArchive(
+    path: string,
+    archive: Content,
+    options: Signalled & { format?: ArchiveFormat | undefined } = {},
+  ): Promise<api.WriteArchiveResponse> {
     return await this.#transport.json("PUT", `${this.#base}/archive`, {
       query: { path, format: options.format },
       body: bodyOf(archive),
@@ -214,14 +235,27 @@ export class Files {
     }
   }
 
-  async #archive(path: string, format: ArchiveFormat | undefined, signal: AbortSignal | undefined): Promise<IncomingMessage> {
-    return await this.#transport.stream("GET", `${this.#base}/archive`, { query: { path, format }, signal, repeatable: true });
+  async #archive(
+    path: string,
+    format: ArchiveFormat | undefined,
+    signal: AbortSignal | undefined,
+  ): Promise<IncomingMessage> {
+    return await this.#transport.stream("GET", `${this.#base}/archive`, {
+      query: { path, format },
+      signal,
+      repeatable: true,
+    });
   }
 
-  #reading(path: string, { offset, length, signal }: ReadOptions): { query: { path: string }; headers: Record<string, string>; signal: AbortSignal | undefined; repeatable: true } {
+  #reading(
+    path: string,
+    { offset, length, signal }: ReadOptions,
+  ): { query: { path: string }; headers: Record<string, string>; signal: AbortSignal | undefined; repeatable: true } {
     const start = offset ?? 0;
     const partial = start > 0 || length !== undefined;
-    const headers: Record<string, string> = partial ? { range: `bytes=${start}-${length === undefined ? "" : start + length - 1}` } : {};
+    const headers: Record<string, string> = partial
+      ? { range: `bytes=${start}-${length === undefined ? "" : start + length - 1}` }
+      : {};
     return { query: { path }, headers, signal, repeatable: true };
   }
 
@@ -234,7 +268,10 @@ function bodyOf(content: Content): Body {
   return content instanceof Blob ? content.stream() : content;
 }
 
-async function* pieces(answer: IncomingMessage, signal: AbortSignal | undefined): AsyncGenerator<Uint8Array, void, undefined> {
+async function* pieces(
+  answer: IncomingMessage,
+  signal: AbortSignal | undefined,
+): AsyncGenerator<Uint8Array, void, undefined> {
   try {
     for await (const piece of answer) yield piece as Uint8Array;
   } catch (error) {

@@ -6,20 +6,66 @@
 export { Belljar, type EventOptions } from "./client.js";
 export type { ClientOptions } from "./connect.js";
 export type { CommandOptions, RunOptions, StartOptions, TerminalSize, Words } from "./command.js";
-export { AbortedError, BelljarError, ConnectionLostError, type Problem } from "./errors.js";
+export { AbortedError, BelljarError, ConnectionLostError, type PolicyDecision, type Problem } from "./errors.js";
 export * from "./generated/codes.js";
-export { type ArchiveFormat, type Content, type FileEvent, Files, type ReadOptions, type SearchOptions, type WriteOptions } from "./files.js";
+export {
+  type ArchiveFormat,
+  type Content,
+  type FileEvent,
+  Files,
+  type ReadOptions,
+  type SearchOptions,
+  type WriteOptions,
+} from "./files.js";
 export type {
-  Artifact, Caller, CopyFileResponse, Event, EventKind, ExecResponse as RunResult, Explanation, FileInfo, FileKind, Isolation, LayerChange, Process as ProcessInfo,
-  ProcessStatus, Profile, Reason, Sandbox as SandboxInfo, SandboxState, SearchHit, Server, Template, Usage, WriteArchiveResponse,
+  Approval as ApprovalInfo,
+  Artifact,
+  Caller,
+  CopyFileResponse,
+  Event,
+  EventKind,
+  ExecResponse as RunResult,
+  Explanation,
+  ExposedPort,
+  FileInfo,
+  FileKind,
+  Isolation,
+  LayerChange,
+  Policy,
+  PolicyDocument,
+  Process as ProcessInfo,
+  ProcessStatus,
+  Profile,
+  Reason,
+  Sandbox as SandboxInfo,
+  SandboxPolicy,
+  SandboxNetwork as NetworkInfo,
+  SandboxState,
+  SearchHit,
+  Server,
+  Template,
+  Usage,
+  WriteArchiveResponse,
 } from "./generated/api.js";
 export type { CreateOptions, Limits, NetworkMode, Size } from "./options.js";
+export { Policies, type PolicyChoice } from "./policy.js";
 export { type LogOptions, type Offsets, type Output, Process } from "./process.js";
+export { Approval, type NetworkChange, type NetworkDecision, SandboxNetwork } from "./reach.js";
 export { type ListProcessesOptions, Sandbox, type SignalOptions } from "./sandbox.js";
 export { type ListOptions, Sandboxes } from "./sandboxes.js";
+export { type Tool, type ToolContext, type Tools, tool } from "./tools.js";
 export type { TreeReport } from "./tree.js";
 export { fromWire, toWire } from "./wire.js";
 export {
-  type BootOptions, type Definition, Lane, type Mount, type NetworkDefinition, type Rootfs, SandboxDefinition, defineSandbox, fs, network,
+  type BootOptions,
+  type Definition,
+  Lane,
+  type Mount,
+  type NetworkDefinition,
+  type Rootfs,
+  SandboxDefinition,
+  defineSandbox,
+  fs,
+  network,
   rootfs,
 } from "./define.js";

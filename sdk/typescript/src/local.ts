@@ -30,7 +30,10 @@ export async function findOrStart(options: LocalOptions): Promise<string> {
 export function findBinary(): string {
   const chosen = process.env["BELLJAR_BINARY"] || packagedBinary();
   if (chosen !== undefined) return chosen;
-  const found = (process.env["PATH"] ?? "").split(delimiter).filter(Boolean).map((directory) => join(directory, "belljar"));
+  const found = (process.env["PATH"] ?? "")
+    .split(delimiter)
+    .filter(Boolean)
+    .map((directory) => join(directory, "belljar"));
   const binary = found.find(isExecutable);
   if (binary !== undefined) return binary;
   throw new ServerUnreachableError({
@@ -74,10 +77,15 @@ function run(binary: string, words: string[], options: LocalOptions): Promise<st
 /** What the program said of its failure. */
 function failure(stdout: string, stderr: string, error: Error): BelljarError {
   try {
-    const said = (JSON.parse(stdout) as { error: { code: string; message: string; cause?: string; remedy?: string } }).error;
+    const said = (JSON.parse(stdout) as { error: { code: string; message: string; cause?: string; remedy?: string } })
+      .error;
     return errorOf(said);
   } catch {
     const cause = stderr.trim() === "" ? error : new Error(stderr.trim(), { cause: error });
-    return new ServerUnreachableError({ code: "server-unreachable", message: "a local server cannot be started", cause });
+    return new ServerUnreachableError({
+      code: "server-unreachable",
+      message: "a local server cannot be started",
+      cause,
+    });
   }
 }

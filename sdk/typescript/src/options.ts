@@ -1,6 +1,8 @@
 // What a sandbox is to be like, as a caller says it and as the wire has it.
 import { invalid } from "./errors.js";
 import type * as api from "./generated/api.js";
+import { type PolicyChoice, policySpec } from "./policy.js";
+import type { Tools } from "./tools.js";
 import { base64 } from "./wire.js";
 
 /** Bytes, or text with a unit: `"512MiB"`, `"2g"`. */
@@ -33,11 +35,18 @@ export interface CreateOptions {
   readonly profile?: string | undefined;
   /** Hosts, as `host`, `*.domain` or `host:port`. */
   readonly allow?: readonly string[] | undefined;
+  /** Ranges of addresses that are not public and may be reached all the same. */
+  readonly cidrs?: readonly string[] | undefined;
+  /** Seconds that what nothing allows waits for somebody to allow it. Absent: it is denied at once. */
+  readonly ask?: number | undefined;
+  /** What the sandbox runs under. The other options may ask for less than it allows, never for more. */
+  readonly policy?: PolicyChoice | undefined;
   readonly limits?: Limits | undefined;
   /** Accept weaker mechanisms for limits that were asked for. */
   readonly bestEffort?: boolean | undefined;
   /** A directory of the server's host as `/workspace`; its changes stay in a layer unless `mode` says otherwise. */
-  readonly workspace?: string | { readonly path: string; readonly mode?: "overlay" | "bind" | "bind-ro" | undefined } | undefined;
+  readonly workspace?:
+    string | { readonly path: string; readonly mode?: "overlay" | "bind" | "bind-ro" | undefined } | undefined;
   /** As `SOURCE:TARGET[:ro|rw]`, paths of the server's host. */
   readonly mounts?: readonly string[] | undefined;
   readonly env?: Readonly<Record<string, string>> | undefined;
@@ -63,12 +72,14 @@ export interface CreateOptions {
   readonly tenant?: string | undefined;
   /** The tenant's own storage, which outlives sandboxes. */
   readonly volume?: string | { readonly name: string; readonly target?: string | undefined } | undefined;
+  /** Functions of this process that programs inside may call, where the policy's `tool_allowlist` names them. */
+  readonly tools?: Tools | undefined;
   /** The same key with the same options gives the same sandbox, for a day. */
   readonly idempotencyKey?: string | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
-export function createRequest(options: CreateOptions): api.CreateSandboxRequest {
+export async function createRequest(options: CreateOptions): Promise<api.CreateSandboxRequest> {
   const { workspace, volume } = options;
   return {
     name: options.name,
@@ -76,6 +87,7 @@ export function createRequest(options: CreateOptions): api.CreateSandboxRequest 
     backend: options.backend,
     isolation: options.isolation,
     allowNoIsolation: options.allowNoIsolation,
+    policy: await policySpec(options.policy),
     network: network(options),
     limits: options.limits === undefined ? undefined : limits(options.limits),
     bestEffort: options.bestEffort,
@@ -92,18 +104,19 @@ export function createRequest(options: CreateOptions): api.CreateSandboxRequest 
     ensure: list(options.ensure),
     labels: options.labels,
     metadata: options.metadata,
-    files: options.files === undefined
-      ? undefined
-      : Object.entries(options.files).map(([path, content]) => ({ path, content: base64(content) })),
+    files:
+      options.files === undefined
+        ? undefined
+        : Object.entries(options.files).map(([path, content]) => ({ path, content: base64(content) })),
     tenant: options.tenant,
     volume: typeof volume === "string" ? { name: volume } : volume,
   };
 }
 
-function network({ network, profile, allow }: CreateOptions): api.Network | undefined {
-  if (network === undefined && profile === undefined && allow === undefined) return undefined;
-  const mode = network ?? (allow !== undefined && profile === undefined ? "allowlist" : undefined);
-  return { mode, profile, allow: list(allow) };
+function network({ network, profile, allow, cidrs, ask }: CreateOptions): api.Network | undefined {
+  if ([network, profile, allow, cidrs, ask].every((given) => given === undefined)) return undefined;
+  const mode = network ?? (profile === undefined && (allow ?? cidrs ?? ask) !== undefined ? "allowlist" : undefined);
+  return { mode, profile, allow: list(allow), cidrs: list(cidrs), askSecs: ask };
 }
 
 export function limits(limits: Limits): api.LimitsInput {

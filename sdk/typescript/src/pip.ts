@@ -17,13 +17,30 @@ export function pipCommand(packages: readonly string[]): string[] {
   return ["python3", "-m", "pip", "install", "--user", "--no-input", "--disable-pip-version-check", "--", ...packages];
 }
 
-/** Why packages cannot be had in a sandbox, where that is known beforehand. */
-export function pipRefusal(info: api.Sandbox): BelljarError | undefined {
-  if (info.isolation?.networkMode !== "none") return undefined;
+/** Why packages cannot be had in a sandbox: the hosts of the index that it may not reach, by their names. */
+export function pipRefusal(info: api.Sandbox, network: api.SandboxNetwork): BelljarError | undefined {
+  const reachable = (host: string): boolean => {
+    const listed = (entries: readonly string[]): boolean => entries.some((entry) => covers(entry, host));
+    return (
+      (network.mode === "full" || (network.mode === "allowlist" && listed(network.allow))) && !listed(network.deny)
+    );
+  };
+  const missing = INDEX_HOSTS.filter((host) => !reachable(host));
+  if (missing.length === 0) return undefined;
   return errorOf({
     code: "conflicting-options",
-    message: `sandbox \`${info.name ?? info.sandboxId}\` reaches no network, so no package can be installed`,
-    cause: `not allowed: ${INDEX_HOSTS.join(", ")}`,
-    remedy: `create it with \`allow: ${JSON.stringify(INDEX_HOSTS)}\` or \`profile: "packages"\``,
+    message: `sandbox \`${info.name ?? info.sandboxId}\` may not reach the index of packages`,
+    cause: `not allowed: ${missing.join(", ")}`,
+    remedy:
+      network.mode === "none"
+        ? `create it with \`allow: ${JSON.stringify(missing)}\` or \`profile: "packages"\``
+        : `\`sandbox.network.allow(${missing.map((host) => JSON.stringify(host)).join(", ")})\``,
   });
+}
+
+/** Whether an entry of an allowlist names a host, on the port of HTTPS. */
+function covers(entry: string, host: string): boolean {
+  const [name = "", port = "443"] = entry.toLowerCase().split(":");
+  if (port !== "443") return false;
+  return name.startsWith("*.") ? host.endsWith(name.slice(1)) : name === host;
 }

@@ -1,5 +1,16 @@
 // What every failure is. Its own file, so that the generated classes can build on it.
 
+/** What a policy answered. */
+export interface PolicyDecision {
+  readonly verdict: string;
+  /** The rule that decided; absent: the default. */
+  readonly rule: string | null;
+  /** The rule's own words. */
+  readonly message: string;
+  /** Of the policy. */
+  readonly digest: string;
+}
+
 /** Why something failed, as the server tells it. */
 export interface Problem {
   /** Stable; docs/reference/errors.md lists them. */
@@ -14,6 +25,8 @@ export interface Problem {
   readonly docs?: string | undefined;
   /** For logs and support. */
   readonly requestId?: string | undefined;
+  /** Where it is a policy that refuses. */
+  readonly decision?: PolicyDecision | null | undefined;
   /** Seconds after which asking again makes sense. */
   readonly retryAfter?: number | undefined;
 }
@@ -26,6 +39,8 @@ export class BelljarError extends Error {
   readonly docs: string | undefined;
   readonly requestId: string | undefined;
   readonly retryAfter: number | undefined;
+  /** What a policy answered, where it is a policy that refuses. */
+  readonly decision: PolicyDecision | undefined;
 
   constructor(problem: Problem) {
     const { message, cause } = problem;
@@ -35,5 +50,6 @@ export class BelljarError extends Error {
     this.docs = problem.docs || undefined;
     this.requestId = problem.requestId || undefined;
     this.retryAfter = problem.retryAfter;
+    this.decision = problem.decision ?? undefined;
   }
 }

@@ -147,7 +147,11 @@ export class Process implements AsyncIterable<Output> {
       try {
         refuseAborted(signal);
         const answer = await this.#transport.stream("GET", this.#path("/log"), {
-          query: { since: `${position.stdout},${position.stderr}`, follow: options.follow === true, channel: options.channel },
+          query: {
+            since: `${position.stdout},${position.stderr}`,
+            follow: options.follow === true,
+            channel: options.channel,
+          },
           headers: { accept: "text/event-stream" },
           signal,
           repeatable: true,
@@ -173,7 +177,10 @@ export class Process implements AsyncIterable<Output> {
   }
 
   /** Everything it wrote to a channel, to its end. */
-  async text(channel: "stdout" | "stderr" = "stdout", options: { signal?: AbortSignal | undefined } = {}): Promise<string> {
+  async text(
+    channel: "stdout" | "stderr" = "stdout",
+    options: { signal?: AbortSignal | undefined } = {},
+  ): Promise<string> {
     const pieces: Uint8Array[] = [];
     for await (const { data } of this.logs({ channel, follow: true, signal: options.signal })) pieces.push(data);
     return Buffer.concat(pieces).toString("utf8");
@@ -182,28 +189,42 @@ export class Process implements AsyncIterable<Output> {
   #channel(channel: "stdout" | "stderr"): ReadableStream<Uint8Array> {
     const stop = new AbortController();
     const pieces = this.logs({ channel, follow: true, signal: stop.signal });
-    return new ReadableStream<Uint8Array>({
-      async pull(controller) {
-        const next = await pieces.next();
-        if (next.done) controller.close();
-        else controller.enqueue(next.value.data);
+    return new ReadableStream<Uint8Array>(
+      {
+        async pull(controller) {
+          const next = await pieces.next();
+          if (next.done) controller.close();
+          else controller.enqueue(next.value.data);
+        },
+        async cancel() {
+          stop.abort();
+          await pieces.return().catch(() => undefined);
+        },
       },
-      async cancel() {
-        stop.abort();
-        await pieces.return().catch(() => undefined);
-      },
-    }, { highWaterMark: 0 });
+      { highWaterMark: 0 },
+    );
   }
 
-  async #queued(ask: { query?: { close: boolean }; body: string | Uint8Array; signal?: AbortSignal | undefined }): Promise<void> {
+  async #queued(ask: {
+    query?: { close: boolean };
+    body: string | Uint8Array;
+    signal?: AbortSignal | undefined;
+  }): Promise<void> {
     const turn = this.#input.then(async () => await this.#transport.json("POST", this.#path("/input"), ask));
     // The next piece has its own answer, whatever became of this one.
     this.#input = turn.catch(() => undefined);
     await turn;
   }
 
-  async #ask(method: string, suffix: string, ask: { query?: { timeout_secs: number }; json?: unknown; signal?: AbortSignal | undefined }): Promise<api.Process> {
-    return (this.#info = await this.#transport.json<api.Process>(method, this.#path(suffix), { ...ask, repeatable: true }));
+  async #ask(
+    method: string,
+    suffix: string,
+    ask: { query?: { timeout_secs: number }; json?: unknown; signal?: AbortSignal | undefined },
+  ): Promise<api.Process> {
+    return (this.#info = await this.#transport.json<api.Process>(method, this.#path(suffix), {
+      ...ask,
+      repeatable: true,
+    }));
   }
 
   #path(suffix: string): string {

@@ -1,5 +1,6 @@
 // One sealed computer. Made by `client.sandboxes`, or by itself: `new Sandbox(url)` and then `create`.
 import { randomUUID } from "node:crypto";
+import { Callbacks } from "./callbacks.js";
 import { type ClientOptions, transportOf } from "./connect.js";
 import { type RunOptions, type StartOptions, type TerminalSize, type Words, codeOf, commandOf } from "./command.js";
 import { AbortedError, SandboxNotFoundError, TimedOutError, errorOf, invalid } from "./errors.js";
@@ -8,7 +9,9 @@ import type * as api from "./generated/api.js";
 import { type CreateOptions, createRequest } from "./options.js";
 import { pipCommand, pipRefusal } from "./pip.js";
 import { type Output, Process } from "./process.js";
+import { SandboxNetwork } from "./reach.js";
 import { serverEvents } from "./sse.js";
+import type { Tools } from "./tools.js";
 import { Transport } from "./transport.js";
 
 /** Who aborts wants it to end, but a program may want to put things in order. */
@@ -30,6 +33,7 @@ export class Sandbox implements AsyncDisposable {
   #info: api.Sandbox | undefined;
   #timeout: number | undefined;
   #files: Files | undefined;
+  #callbacks: Callbacks | undefined;
   #gone = false;
 
   /**
@@ -49,9 +53,9 @@ export class Sandbox implements AsyncDisposable {
   /** Makes the sandbox that this object stands for. */
   async create(options: CreateOptions = {}): Promise<this> {
     if (this.#info !== undefined) throw invalid(`sandbox \`${this.id}\` exists already`, "make another `Sandbox`");
-    this.#info = await createSandbox(this.#transport, createRequest(options), options);
+    this.#info = await createSandbox(this.#transport, await createRequest(options), options);
     this.#timeout = options.timeout;
-    return this;
+    return await this.answer(options, true);
   }
 
   get id(): string {
@@ -65,7 +69,11 @@ export class Sandbox implements AsyncDisposable {
   /** The record as it was seen last. */
   get info(): api.Sandbox {
     if (this.#info === undefined) {
-      throw errorOf({ code: "sandbox-not-ready", message: "this sandbox was not made yet", remedy: "call `create` first" });
+      throw errorOf({
+        code: "sandbox-not-ready",
+        message: "this sandbox was not made yet",
+        remedy: "call `create` first",
+      });
     }
     return this.#info;
   }
@@ -73,6 +81,11 @@ export class Sandbox implements AsyncDisposable {
   /** Its files. Everything is done inside, with the workload's own identity. */
   get files(): Files {
     return (this.#files ??= new Files(this.#transport, this.id));
+  }
+
+  /** What it reaches. */
+  get network(): SandboxNetwork {
+    return new SandboxNetwork(this.#transport, this.id);
   }
 
   /** Looks again. */
@@ -89,7 +102,11 @@ export class Sandbox implements AsyncDisposable {
   }
 
   /** Runs a program text. */
-  async runCode(language: "python" | "javascript" | "bash", code: string, options: RunOptions = {}): Promise<RunResult> {
+  async runCode(
+    language: "python" | "javascript" | "bash",
+    code: string,
+    options: RunOptions = {},
+  ): Promise<RunResult> {
     return await this.#exec(codeOf(code, language, this.#with(options)), options);
   }
 
@@ -110,19 +127,55 @@ export class Sandbox implements AsyncDisposable {
   }
 
   /** Starts a command on a terminal; without a time limit unless one is given. */
-  async pty(words: Words = ["/bin/sh"], options: StartOptions & { size?: TerminalSize | undefined } = {}): Promise<Process> {
+  async pty(
+    words: Words = ["/bin/sh"],
+    options: StartOptions & { size?: TerminalSize | undefined } = {},
+  ): Promise<Process> {
     const { size, ...rest } = options;
     return await this.start(words, { timeout: 0, ...rest, pty: size ?? true });
   }
 
   /** Its processes, newest first. */
-  async processes(options: SignalOptions & { status?: readonly api.ProcessStatus[] | undefined } = {}): Promise<Process[]> {
+  async processes(
+    options: SignalOptions & { status?: readonly api.ProcessStatus[] | undefined } = {},
+  ): Promise<Process[]> {
     return await listProcesses(this.#transport, { ...options, sandbox: this.id });
   }
 
+  /**
+   * Shows a port of the sandbox over HTTP: at `url`, to who has the `token`, or with `public` to everybody. The token is
+   * valid for `expires` seconds (absent: an hour).
+   */
+  async expose(
+    port: number,
+    options: SignalOptions & { public?: boolean | undefined; expires?: number | undefined } = {},
+  ): Promise<api.ExposedPort> {
+    const json = { port, public: options.public, expiresInSecs: options.expires };
+    const ask = { json, signal: options.signal, repeatable: true };
+    return await this.#transport.json<api.ExposedPort>("POST", this.#path("/ports"), ask);
+  }
+
+  /** Its ports that are shown. */
+  async ports(options: SignalOptions = {}): Promise<api.ExposedPort[]> {
+    const ask = { signal: options.signal, repeatable: true };
+    return (await this.#transport.json<api.ListPortsResponse>("GET", this.#path("/ports"), ask)).ports;
+  }
+
+  /** Shows a port no longer. */
+  async hide(port: number, options: SignalOptions = {}): Promise<void> {
+    await this.#transport.json("DELETE", this.#path(`/ports/${port}`), { signal: options.signal, repeatable: true });
+  }
+
   /** Starts the clocks of its lease anew; seconds. */
-  async extend(options: SignalOptions & { idleTimeout?: number | undefined; lease?: number | undefined } = {}): Promise<api.Sandbox> {
-    return await this.#change("POST", "/extend", { idleTimeoutSecs: options.idleTimeout, leaseSecs: options.lease }, options);
+  async extend(
+    options: SignalOptions & { idleTimeout?: number | undefined; lease?: number | undefined } = {},
+  ): Promise<api.Sandbox> {
+    return await this.#change(
+      "POST",
+      "/extend",
+      { idleTimeoutSecs: options.idleTimeout, leaseSecs: options.lease },
+      options,
+    );
   }
 
   /** Freezes every process. */
@@ -150,8 +203,33 @@ export class Sandbox implements AsyncDisposable {
     return await this.#layer("POST", "/discard", options);
   }
 
+  /**
+   * Lets programs inside call functions of this process, by the names that the policy's `tool_allowlist` has. Done when
+   * they can be called. They are answered until the sandbox is destroyed or the client is closed, also through losses of
+   * the connection; a call that nobody can answer fails.
+   */
+  async serveTools(tools: Tools): Promise<void> {
+    this.#callbacks ??= new Callbacks(this.#transport, this.id);
+    await this.#callbacks.offer(tools);
+  }
+
+  /**
+   * Begins to answer what it was created to ask. Where that fails, a sandbox that is `ours` alone is gone again.
+   * @internal
+   */
+  async answer(options: CreateOptions, ours: boolean): Promise<this> {
+    try {
+      if (options.tools !== undefined) await this.serveTools(options.tools);
+      return this;
+    } catch (error) {
+      if (ours) await this.destroy().catch(() => undefined);
+      throw error;
+    }
+  }
+
   /** Ends it and removes all it had. One that is gone already is fine. */
   async destroy(options: SignalOptions = {}): Promise<void> {
+    await this.#callbacks?.close();
     if (this.#info !== undefined && !this.#gone) {
       try {
         await this.#transport.json("DELETE", this.#path(""), { signal: options.signal, repeatable: true });
@@ -199,7 +277,7 @@ export class Sandbox implements AsyncDisposable {
    */
   async pipInstall(packages: string | readonly string[], options: RunOptions = {}): Promise<RunResult> {
     const command = pipCommand(typeof packages === "string" ? [packages] : packages);
-    const refusal = pipRefusal(this.info);
+    const refusal = pipRefusal(this.info, await this.network.show({ signal: options.signal }));
     if (refusal !== undefined) throw refusal;
     return await this.run(command, { timeout: 600, ...options });
   }
@@ -213,7 +291,8 @@ export class Sandbox implements AsyncDisposable {
     try {
       return await this.#transport.json<RunResult>("POST", this.#path("/exec"), { ...ask, signal: options.signal });
     } catch (error) {
-      if (error instanceof AbortedError || (options.signal?.aborted && error instanceof TimedOutError)) await this.#end(ask);
+      if (error instanceof AbortedError || (options.signal?.aborted && error instanceof TimedOutError))
+        await this.#end(ask);
       throw error;
     }
   }
@@ -238,12 +317,18 @@ export class Sandbox implements AsyncDisposable {
   }
 
   async #change(method: string, suffix: string, json: unknown, options: SignalOptions): Promise<api.Sandbox> {
-    return (this.#info = await this.#transport.json<api.Sandbox>(method, this.#path(suffix), { json, signal: options.signal, repeatable: true }));
+    return (this.#info = await this.#transport.json<api.Sandbox>(method, this.#path(suffix), {
+      json,
+      signal: options.signal,
+      repeatable: true,
+    }));
   }
 
   async #layer(method: string, suffix: string, options: SignalOptions): Promise<api.LayerChange[]> {
     // Applying and discarding twice is the same as once: the second time there is nothing left.
-    const answer = await this.#transport.json<api.DiffLayerResponse>(method, this.#path(`/layer${suffix}`), { signal: options.signal });
+    const answer = await this.#transport.json<api.DiffLayerResponse>(method, this.#path(`/layer${suffix}`), {
+      signal: options.signal,
+    });
     return answer.changes;
   }
 
@@ -253,7 +338,11 @@ export class Sandbox implements AsyncDisposable {
 }
 
 /** Creates a sandbox; asking again after a loss gives the same one. */
-export async function createSandbox(transport: Transport, request: api.CreateSandboxRequest, options: CreateOptions): Promise<api.Sandbox> {
+export async function createSandbox(
+  transport: Transport,
+  request: api.CreateSandboxRequest,
+  options: CreateOptions,
+): Promise<api.Sandbox> {
   return await transport.json<api.Sandbox>("POST", "/v1/sandboxes", {
     json: request,
     headers: { "idempotency-key": options.idempotencyKey ?? randomUUID() },

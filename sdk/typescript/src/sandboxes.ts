@@ -70,13 +70,13 @@ export class Sandboxes {
 
   /** What such a sandbox would be, why, and what would hold each rule. Nothing is made. */
   async explain(options: CreateOptions = {}): Promise<api.Explanation> {
-    const ask = { json: { create: createRequest(options) }, signal: options.signal, repeatable: true };
+    const ask = { json: { create: await createRequest(options) }, signal: options.signal, repeatable: true };
     return await this.#transport.json<api.Explanation>("POST", "/v1/explain", ask);
   }
 
   async #make(options: CreateOptions, getOrCreate: boolean): Promise<Sandbox> {
-    const info = await createSandbox(this.#transport, { ...createRequest(options), getOrCreate }, options);
-    return new Sandbox(this.#transport, info, options.timeout);
+    const info = await createSandbox(this.#transport, { ...(await createRequest(options)), getOrCreate }, options);
+    return await new Sandbox(this.#transport, info, options.timeout).answer(options, !getOrCreate);
   }
 }
 

@@ -12,7 +12,10 @@ export interface ServerEvent<T> {
 }
 
 /** The events of an answer. A problem within them is thrown, and so is the loss of the connection. */
-export async function* serverEvents<T>(answer: IncomingMessage, signal: AbortSignal | undefined): AsyncGenerator<ServerEvent<T>, void, undefined> {
+export async function* serverEvents<T>(
+  answer: IncomingMessage,
+  signal: AbortSignal | undefined,
+): AsyncGenerator<ServerEvent<T>, void, undefined> {
   let name = "message";
   let id: string | undefined;
   let data = "";
@@ -37,13 +40,19 @@ export async function* serverEvents<T>(answer: IncomingMessage, signal: AbortSig
 }
 
 /** A JSON value for each line of an answer. */
-export async function* jsonLines<T>(answer: IncomingMessage, signal: AbortSignal | undefined): AsyncGenerator<T, void, undefined> {
+export async function* jsonLines<T>(
+  answer: IncomingMessage,
+  signal: AbortSignal | undefined,
+): AsyncGenerator<T, void, undefined> {
   for await (const line of lines(answer, signal)) {
     if (line !== "") yield fromWire<T>(JSON.parse(line));
   }
 }
 
-async function* lines(answer: IncomingMessage, signal: AbortSignal | undefined): AsyncGenerator<string, void, undefined> {
+async function* lines(
+  answer: IncomingMessage,
+  signal: AbortSignal | undefined,
+): AsyncGenerator<string, void, undefined> {
   answer.setEncoding("utf8");
   // The pieces of a line that has not ended; joined once, so that a long line costs its length and not its square.
   let open: string[] = [];

@@ -54,7 +54,11 @@ function plain(path: string, type: string, mode: number, size: number, target: s
   block.write(type, 156, "latin1");
   Buffer.from(target).copy(block, 157, 0, 100);
   block.write("ustar\u000000", 257, "latin1");
-  octal(block.reduce((sum, byte) => sum + byte, 0), 148, 7);
+  octal(
+    block.reduce((sum, byte) => sum + byte, 0),
+    148,
+    7,
+  );
   return block;
 }
 
@@ -102,7 +106,8 @@ export class TarReader {
       }
       this.#unread = size;
       this.#pad = (BLOCK - (size % BLOCK)) % BLOCK;
-      const prefix = block.toString("latin1", 257, 262) === "ustar" && block[263] === 0x30 ? text(block.subarray(345, 500)) : "";
+      const prefix =
+        block.toString("latin1", 257, 262) === "ustar" && block[263] === 0x30 ? text(block.subarray(345, 500)) : "";
       const name = text(block.subarray(0, 100));
       const kinds: Record<string, Entry["kind"]> = { "0": "file", "\0": "file", "5": "directory", "2": "symlink" };
       return {
@@ -161,7 +166,7 @@ function text(field: Buffer): string {
 }
 
 function* records(data: Buffer): Generator<[string, string], void, undefined> {
-  for (let at = 0; at < data.length; ) {
+  for (let at = 0; at < data.length;) {
     const space = data.indexOf(0x20, at);
     const length = Number(data.toString("latin1", at, space));
     const equals = data.indexOf(0x3d, space);

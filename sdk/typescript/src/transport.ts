@@ -6,7 +6,12 @@ import type { Duplex } from "node:stream";
 import { setImmediate as breathe } from "node:timers/promises";
 import { type Address, addressOf } from "./address.js";
 import {
-  BelljarError, ConnectionLostError, ServerUnreachableError, abortedBy, errorOf, refuseAborted,
+  BelljarError,
+  ConnectionLostError,
+  ServerUnreachableError,
+  abortedBy,
+  errorOf,
+  refuseAborted,
 } from "./errors.js";
 import { type LocalOptions, findOrStart } from "./local.js";
 import { Patience, isLoss, mayHaveHappened } from "./retry.js";
@@ -49,7 +54,11 @@ export interface TransportOptions extends LocalOptions {
 export class Transport {
   readonly #options: TransportOptions;
   #address: Promise<Address> | undefined;
+  /** What that promise ended with. */
+  #current: Address | undefined;
   #closed = false;
+  /** Connections that speak something else by now. */
+  readonly #upgraded = new Set<Duplex>();
 
   constructor(options: TransportOptions) {
     this.#options = options;
@@ -81,12 +90,24 @@ export class Transport {
   }
 
   /** Changes the protocol of a connection, for a WebSocket. */
-  async upgrade(path: string, headers: OutgoingHttpHeaders, signal?: AbortSignal): Promise<{ answer: IncomingMessage; socket: Duplex; head: Buffer }> {
+  async upgrade(
+    path: string,
+    headers: OutgoingHttpHeaders,
+    signal?: AbortSignal,
+  ): Promise<{ answer: IncomingMessage; socket: Duplex; head: Buffer }> {
     const address = await this.#resolve();
     return await new Promise((resolve, reject) => {
       // A connection of its own: it never goes back to the pool.
-      const request = address.request({ ...this.#line(address, "GET", path, {}, headers), agent: false, ...(signal ? { signal } : {}) });
-      request.once("upgrade", (answer, socket, head) => resolve({ answer, socket, head }));
+      const request = address.request({
+        ...this.#line(address, "GET", path, {}, headers),
+        agent: false,
+        ...(signal ? { signal } : {}),
+      });
+      request.once("upgrade", (answer, socket, head) => {
+        this.#upgraded.add(socket);
+        socket.once("close", () => this.#upgraded.delete(socket));
+        resolve({ answer, socket, head });
+      });
       request.once("response", (answer) => {
         problemOf(answer).then(reject, reject);
       });
@@ -97,7 +118,11 @@ export class Transport {
 
   close(): void {
     this.#closed = true;
-    this.#address?.then((address) => address.close(), () => undefined);
+    this.#upgraded.forEach((socket) => socket.destroy());
+    this.#address?.then(
+      (address) => address.close(),
+      () => undefined,
+    );
     this.#address = undefined;
   }
 
@@ -112,7 +137,11 @@ export class Transport {
         const whole = ask.body === undefined || typeof ask.body === "string" || ask.body instanceof Uint8Array;
         const again = mayHaveHappened(error) ? ask.repeatable === true && whole : isLoss(error) && whole;
         // Nobody was ever there: that is for the caller to know at once, unless we can start one.
-        const never = !lost && error instanceof ServerUnreachableError && !mayHaveHappened(error) && this.#options.url !== undefined;
+        const never =
+          !lost &&
+          error instanceof ServerUnreachableError &&
+          !mayHaveHappened(error) &&
+          this.#options.url !== undefined;
         if (!again || never || this.#closed) throw error;
         lost = true;
         await patience.wait(error, ask.signal);
@@ -183,7 +212,9 @@ export class Transport {
     if (this.#closed) throw errorOf({ code: "interrupted", message: "this client was closed" });
     const address = (this.#address ??= findOrStart(this.#options).then((found) => addressOf(found)));
     try {
-      return await address;
+      const found = await address;
+      if (this.#address === address) this.#current = found;
+      return found;
     } catch (error) {
       if (this.#address === address) this.#address = undefined;
       throw error;
@@ -193,8 +224,11 @@ export class Transport {
   #lost(error: Error, address: Address, signal: AbortSignal | undefined, connected: boolean): BelljarError {
     if (signal?.aborted) return abortedBy(signal);
     if (connected) return lostConnection(error);
-    // A local server that ended is looked for, or started, anew.
-    if (this.#options.url === undefined) this.#address = undefined;
+    // A local server that ended is looked for, or started, anew; once, however many find it gone.
+    if (this.#options.url === undefined && this.#current === address) {
+      [this.#address, this.#current] = [undefined, undefined];
+      address.close();
+    }
     return new ServerUnreachableError({
       code: "server-unreachable",
       message: `there is no server at \`${address.text}\`, or it does not answer`,
@@ -248,10 +282,12 @@ function prepare(socket: Socket): void {
   prepared.add(socket);
   socket.on("error", () => undefined);
   type Done = (error?: Error | null) => void;
-  const tolerant = (done: Done): Done => (error) => {
-    const code = (error as NodeJS.ErrnoException | null | undefined)?.code;
-    done(code === "EPIPE" || code === "ECONNRESET" ? null : error);
-  };
+  const tolerant =
+    (done: Done): Done =>
+    (error) => {
+      const code = (error as NodeJS.ErrnoException | null | undefined)?.code;
+      done(code === "EPIPE" || code === "ECONNRESET" ? null : error);
+    };
   const { _write: write, _writev: writev } = socket;
   socket._write = (chunk, encoding, done) => write.call(socket, chunk, encoding, tolerant(done));
   if (writev) socket._writev = (chunks, done) => writev.call(socket, chunks, tolerant(done));
@@ -281,7 +317,8 @@ async function problemOf(answer: IncomingMessage): Promise<BelljarError> {
     }
     const after = Number(answer.headers["retry-after"]);
     const problem = fromWire<{ code: string; message: string }>(JSON.parse(Buffer.concat(pieces).toString("utf8")));
-    if (typeof problem.code === "string") return errorOf({ ...problem, retryAfter: Number.isFinite(after) ? after : undefined });
+    if (typeof problem.code === "string")
+      return errorOf({ ...problem, retryAfter: Number.isFinite(after) ? after : undefined });
   } catch (error) {
     if (status === 0) return lostConnection(error);
   }
@@ -300,7 +337,8 @@ function payload(ask: Ask): { content: Body | undefined; headers: OutgoingHttpHe
   }
   if (ask.body === undefined) return { content: undefined, headers: {} };
   const headers: OutgoingHttpHeaders = { "content-type": "application/octet-stream" };
-  const length = typeof ask.body === "string" || ask.body instanceof Uint8Array ? Buffer.byteLength(ask.body) : undefined;
+  const length =
+    typeof ask.body === "string" || ask.body instanceof Uint8Array ? Buffer.byteLength(ask.body) : undefined;
   if (length !== undefined) headers["content-length"] = length;
   if (length === undefined || length >= LARGE) headers["expect"] = "100-continue";
   return { content: ask.body, headers };

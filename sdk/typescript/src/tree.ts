@@ -46,9 +46,10 @@ async function* packedFile(place: string, path: string): AsyncGenerator<Uint8Arr
   try {
     const { size, mode } = await file.stat();
     yield header({ path, kind: "file", mode, size, target: "" });
-    for (let left = size; left > 0; ) {
+    for (let left = size; left > 0;) {
       const { buffer, bytesRead } = await file.read(Buffer.alloc(Math.min(left, PIECE)));
-      if (bytesRead === 0) throw errorOf({ code: "interrupted", message: `\`${place}\` became shorter while it was read` });
+      if (bytesRead === 0)
+        throw errorOf({ code: "interrupted", message: `\`${place}\` became shorter while it was read` });
       left -= bytesRead;
       yield buffer.subarray(0, bytesRead);
     }
@@ -105,7 +106,8 @@ function staysInside(path: string, target: string): boolean {
   if (target === "" || target.startsWith("/")) return false;
   const names = target.split("/").filter((name) => name !== "" && name !== ".");
   // Going up behind a name would go up from wherever that name leads to.
-  if (names.lastIndexOf("..") > names.findIndex((name) => name !== "..") && names.some((name) => name !== "..")) return false;
+  if (names.lastIndexOf("..") > names.findIndex((name) => name !== "..") && names.some((name) => name !== ".."))
+    return false;
   const meant = posix.normalize(posix.join(posix.dirname(path), target));
   return meant !== ".." && !meant.startsWith("../");
 }
@@ -126,7 +128,8 @@ class Tree {
     if (parent !== ".") await this.makeDirectory(parent);
     const place = join(this.#root, path);
     await mkdir(place).catch(async (error: NodeJS.ErrnoException) => {
-      if (error.code !== "EEXIST" || !(await lstat(place)).isDirectory()) throw error.code === "EEXIST" ? outside(path) : error;
+      if (error.code !== "EEXIST" || !(await lstat(place)).isDirectory())
+        throw error.code === "EEXIST" ? outside(path) : error;
     });
     this.#known.add(path);
   }

@@ -35,9 +35,16 @@ export class WebSocketConnection implements AsyncIterable<Message> {
 
   static async connect(transport: Transport, path: string, signal?: AbortSignal): Promise<WebSocketConnection> {
     const key = randomBytes(16).toString("base64");
-    const headers = { connection: "Upgrade", upgrade: "websocket", "sec-websocket-version": "13", "sec-websocket-key": key };
+    const headers = {
+      connection: "Upgrade",
+      upgrade: "websocket",
+      "sec-websocket-version": "13",
+      "sec-websocket-key": key,
+    };
     const { answer, socket, head } = await transport.upgrade(path, headers, signal);
-    const expected = createHash("sha1").update(key + GUID).digest("base64");
+    const expected = createHash("sha1")
+      .update(key + GUID)
+      .digest("base64");
     if (answer.headers["sec-websocket-accept"] !== expected) {
       socket.destroy();
       throw lostConnection("what answers there speaks no WebSocket");
@@ -148,7 +155,8 @@ async function* framesOf(socket: Duplex, head: Buffer): AsyncGenerator<Frame, vo
       const long = short === 127 ? 8 : short === 126 ? 2 : 0;
       await need(2 + long);
       const size = long === 8 ? Number(rest.readBigUInt64BE(2)) : long === 2 ? rest.readUInt16BE(2) : short;
-      if (size > LONGEST_MESSAGE || (opcode >= CLOSE && (size > 125 || !last))) throw broken("a frame that is too large");
+      if (size > LONGEST_MESSAGE || (opcode >= CLOSE && (size > 125 || !last)))
+        throw broken("a frame that is too large");
       await need(2 + long + size);
       const data = rest.subarray(2 + long, 2 + long + size);
       rest = rest.subarray(2 + long + size);

@@ -6,7 +6,13 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { promisify } from "node:util";
-import { Belljar, FileNotFoundError, PermissionDeniedError, SandboxNotFoundError, ServerUnreachableError } from "belljar";
+import {
+  Belljar,
+  FileNotFoundError,
+  PermissionDeniedError,
+  SandboxNotFoundError,
+  ServerUnreachableError,
+} from "belljar";
 import { BINARY, TestServer, environment, failureOf, useServer } from "./server.js";
 
 const run = promisify(execFile);
@@ -31,9 +37,29 @@ test("a refusal is heard while a large body is still on its way", async () => {
 test("over TLS, with a key, by the environment", async (t) => {
   const here = await mkdtemp(join(tmpdir(), "belljar-tls-"));
   const [certificate, key] = [join(here, "cert.pem"), join(here, "key.pem")];
-  const words = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "1",
-    "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost", "-keyout", key, "-out", certificate];
-  const made = await run("openssl", words).then(() => true, () => false);
+  const words = [
+    "req",
+    "-x509",
+    "-newkey",
+    "ec",
+    "-pkeyopt",
+    "ec_paramgen_curve:prime256v1",
+    "-nodes",
+    "-days",
+    "1",
+    "-subj",
+    "/CN=localhost",
+    "-addext",
+    "subjectAltName=IP:127.0.0.1,DNS:localhost",
+    "-keyout",
+    key,
+    "-out",
+    certificate,
+  ];
+  const made = await run("openssl", words).then(
+    () => true,
+    () => false,
+  );
   if (!made) {
     await rm(here, { recursive: true });
     console.log("SKIPPED typescript TLS: openssl is not here to make a certificate");
@@ -42,7 +68,11 @@ test("over TLS, with a key, by the environment", async (t) => {
   const server = await TestServer.start("--tls-cert", certificate, "--tls-key", key);
   try {
     const ca = await readFile(certificate);
-    const { stdout } = await run(BINARY, ["--state-dir", server.stateDir, "keys", "create", "--json", "--scopes", "read"], { env: environment() });
+    const { stdout } = await run(
+      BINARY,
+      ["--state-dir", server.stateDir, "keys", "create", "--json", "--scopes", "read"],
+      { env: environment() },
+    );
     const { secret: apiKey } = JSON.parse(stdout) as { secret: string };
     const client = new Belljar({ url: server.url, ca, apiKey });
     assert.match(server.url, /^https:/);

@@ -19,7 +19,13 @@ test("a definition is booted as often as wanted, and each ends with its block", 
   let ids: string[] = [];
   {
     await using one = await definition.boot({ cwd: "/tmp" });
-    await using two = await definition.boot({ mounts: { "/workspace/src": fs.memory({ files: { "/main.py": "print('from memory')", "deep/data": new Uint8Array([0, 255]) } }) } });
+    await using two = await definition.boot({
+      mounts: {
+        "/workspace/src": fs.memory({
+          files: { "/main.py": "print('from memory')", "deep/data": new Uint8Array([0, 255]) },
+        }),
+      },
+    });
     ids = [one.sandbox.id, two.sandbox.id];
     assert.notEqual(ids[0], ids[1]);
     assert.equal((await one.exec("pwd; echo $KIND")).stdout, "/tmp\ndefined\n");
@@ -44,7 +50,10 @@ test("directories of the host are bound, read-only unless told otherwise", async
     assert.equal((await lane.exec("cat data/given")).stdout, "from the host");
     assert.notEqual((await lane.exec("echo x > data/given", { user: "root" })).exitCode, 0);
     assert.equal(await readFile(join(here, "given"), "utf8"), "from the host");
-    for (const mounts of [{ relative: fs.bind({ source: here }) }, { "/workspace": fs.memory({ files: { "../escape": "x" } }) }]) {
+    for (const mounts of [
+      { relative: fs.bind({ source: here }) },
+      { "/workspace": fs.memory({ files: { "../escape": "x" } }) },
+    ]) {
       assert.ok((await failureOf(definition.boot({ mounts }))) instanceof InvalidArgumentError);
     }
   } finally {

@@ -17,6 +17,9 @@ const PROMISED: Record<string, string> = {
   short: "stdout hello world\n41 characters\n",
   terminal: "50 132\n",
   "function-calling": "The 20th Fibonacci number is 6765.\n",
+  tools: "8\nnobody sells moon (tool-failed)\n",
+  policy: "allowed\nno-removal - move it away instead\n",
+  network: "tracker.example deny not-listed\n*.example.org example.com\n",
   cancel: "timed out: true 124\naborted: true\nsandbox-not-found - there is no sandbox `nobody`\n",
 };
 

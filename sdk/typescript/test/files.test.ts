@@ -43,12 +43,22 @@ test("bytes, text, ranges and streams", async () => {
 });
 
 test("list, stat, move, copy, remove, search", async () => {
-  await using sandbox = await at.client.sandboxes.create({ files: { "src/a.py": "import os\n", "src/deep/b.py": "x = 1\nimport sys\n", "c.txt": "c" } });
+  await using sandbox = await at.client.sandboxes.create({
+    files: { "src/a.py": "import os\n", "src/deep/b.py": "x = 1\nimport sys\n", "c.txt": "c" },
+  });
   const { files } = sandbox;
-  assert.deepEqual((await files.list("src", { depth: 5 })).map(({ path, kind }) => `${kind} ${path}`).sort(), ["directory deep", "file a.py", "file deep/b.py"]);
+  assert.deepEqual((await files.list("src", { depth: 5 })).map(({ path, kind }) => `${kind} ${path}`).sort(), [
+    "directory deep",
+    "file a.py",
+    "file deep/b.py",
+  ]);
   const found = [];
-  for await (const hit of files.search({ path: "src", content: "import", name: "*.py" })) found.push(`${hit.path}:${hit.line}`);
-  assert.deepEqual(found.sort().map((hit) => hit.replace(/^.*\/src\/|^src\/|^\.\//, "")), ["a.py:1", "deep/b.py:2"]);
+  for await (const hit of files.search({ path: "src", content: "import", name: "*.py" }))
+    found.push(`${hit.path}:${hit.line}`);
+  assert.deepEqual(
+    found.sort().map((hit) => hit.replace(/^.*\/src\/|^src\/|^\.\//, "")),
+    ["a.py:1", "deep/b.py:2"],
+  );
   await files.makeDirectory("made/of/many", { parents: true });
   await files.move("c.txt", "made/c.txt");
   assert.equal(await files.exists("c.txt"), false);
@@ -124,7 +134,15 @@ test("an archive that wants out gets nowhere", async () => {
     // A link that was there before is not written through.
     await symlink(here, join(into, "door"));
     assert.ok((await failureOf(unpackTree(archive(["door/out", "file", "x"]), into))) instanceof ArchiveRefusedError);
-    const report = await unpackTree(archive(["in", "symlink", ".."], ["d/up", "symlink", "../x/../.."], ["in/out", "file", "x"], ["fine", "symlink", "in/out"]), into);
+    const report = await unpackTree(
+      archive(
+        ["in", "symlink", ".."],
+        ["d/up", "symlink", "../x/../.."],
+        ["in/out", "file", "x"],
+        ["fine", "symlink", "in/out"],
+      ),
+      into,
+    );
     assert.deepEqual(report, { files: 1, directories: 0, links: 1, bytes: 1, skipped: 2 });
     assert.equal((await lstat(join(into, "in/out"))).mode & 0o7777, 0o755);
     await assert.rejects(lstat(join(here, "out")));

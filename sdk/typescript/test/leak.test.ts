@@ -39,9 +39,11 @@ test(`${ROUNDS} sandboxes made, used and destroyed`, async (t) => {
   };
   const rounds = async (count: number): Promise<void> => {
     let left = count;
-    await Promise.all(Array.from({ length: AT_ONCE }, async () => {
-      while (left-- > 0) await round();
-    }));
+    await Promise.all(
+      Array.from({ length: AT_ONCE }, async () => {
+        while (left-- > 0) await round();
+      }),
+    );
   };
   await rounds(20);
   const server = (await client.server()).pid;

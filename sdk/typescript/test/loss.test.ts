@@ -11,7 +11,10 @@ test("a follow goes on through kills of the server, without lost or repeated byt
   try {
     const sandbox = await client.sandboxes.create();
     const lines = 3000;
-    const process = await sandbox.start(`i=0; while [ $i -lt ${lines} ]; do echo line $i; i=$((i+1)); [ $((i % 20)) = 0 ] && sleep 0.02; done`, { timeout: 0 });
+    const process = await sandbox.start(
+      `i=0; while [ $i -lt ${lines} ]; do echo line $i; i=$((i+1)); [ $((i % 20)) = 0 ] && sleep 0.02; done`,
+      { timeout: 0 },
+    );
     const hash = createHash("sha256");
     let size = 0;
     let kills = 0;
@@ -41,7 +44,9 @@ test("a command that is waited for ends once, though the server was killed meanw
   const client = new Belljar(server.url);
   try {
     const sandbox = await client.sandboxes.create();
-    const running = sandbox.run("echo x >> /tmp/times; while [ ! -e /tmp/go ]; do sleep 0.05; done; wc -l < /tmp/times");
+    const running = sandbox.run(
+      "echo x >> /tmp/times; while [ ! -e /tmp/go ]; do sleep 0.05; done; wc -l < /tmp/times",
+    );
     while (!(await sandbox.files.exists("/tmp/times")));
     await server.end("SIGKILL");
     await server.serve();

@@ -39,7 +39,10 @@ test("an empty project installs the packages offline, and has a sandbox", async 
     const offline = ["install", "--offline", "--no-audit", "--no-fund", "--cache", join(here, "cache"), ...packages];
     await run("npm", offline, { cwd: project, env: environment() });
 
-    const manifest = JSON.parse(await readFile(join(project, "node_modules/belljar/package.json"), "utf8")) as Record<string, unknown>;
+    const manifest = JSON.parse(await readFile(join(project, "node_modules/belljar/package.json"), "utf8")) as Record<
+      string,
+      unknown
+    >;
     assert.equal(manifest["scripts"], undefined);
     assert.equal(manifest["dependencies"], undefined);
     await assert.rejects(access(join(project, "node_modules/belljar/src")));
@@ -48,7 +51,19 @@ test("an empty project installs the packages offline, and has a sandbox", async 
     await writeFile(join(project, "program.ts"), PROGRAM);
     const require = createRequire(import.meta.url);
     const types = dirname(dirname(require.resolve("@types/node/package.json")));
-    const strict = ["--strict", "--target", "ES2022", "--lib", "ES2023,ESNext.Disposable", "--module", "NodeNext", "--typeRoots", types, "--types", "node"];
+    const strict = [
+      "--strict",
+      "--target",
+      "ES2022",
+      "--lib",
+      "ES2023,ESNext.Disposable",
+      "--module",
+      "NodeNext",
+      "--typeRoots",
+      types,
+      "--types",
+      "node",
+    ];
     await run(process.execPath, [require.resolve("typescript/bin/tsc"), ...strict, "program.ts"], { cwd: project });
 
     // Nothing but the package has the program.

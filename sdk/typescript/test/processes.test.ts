@@ -7,7 +7,7 @@ const at = useServer();
 
 test("output comes as it is written, per channel with offsets", async () => {
   await using sandbox = await at.client.sandboxes.create();
-  const process = await sandbox.start("printf abc; printf de >&2; read line; printf \"got $line\"", { stdin: true });
+  const process = await sandbox.start('printf abc; printf de >&2; read line; printf "got $line"', { stdin: true });
   const seen = { stdout: "", stderr: "" };
   for await (const { channel, offset, data } of process) {
     assert.equal(offset, seen[channel].length);

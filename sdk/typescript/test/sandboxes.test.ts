@@ -4,8 +4,17 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import {
-  AbortedError, Belljar, BelljarError, ConflictingOptionsError, InvalidArgumentError, Sandbox, SandboxExistsError, SandboxNotFoundError,
-  ServerUnreachableError, TimedOutError, toWire,
+  AbortedError,
+  Belljar,
+  BelljarError,
+  ConflictingOptionsError,
+  InvalidArgumentError,
+  Sandbox,
+  SandboxExistsError,
+  SandboxNotFoundError,
+  ServerUnreachableError,
+  TimedOutError,
+  toWire,
 } from "belljar";
 import { BINARY, cleanUp, failureOf, useServer } from "./server.js";
 
@@ -15,7 +24,11 @@ test("a sandbox is made, used, found, listed and gone", async () => {
   const { client } = at;
   let id = "";
   {
-    await using sandbox = await client.sandboxes.create({ name: "web", labels: { "my_team": "blue" }, limits: { memory: "256MiB", cpus: 0.5 } });
+    await using sandbox = await client.sandboxes.create({
+      name: "web",
+      labels: { my_team: "blue" },
+      limits: { memory: "256MiB", cpus: 0.5 },
+    });
     id = sandbox.id;
     assert.equal(sandbox.name, "web");
     assert.equal(sandbox.info.state, "ready");
@@ -25,7 +38,10 @@ test("a sandbox is made, used, found, listed and gone", async () => {
     assert.equal(sandbox.info.isolation?.networkMode, "none");
     assert.equal((await client.sandboxes.get("web")).id, id);
     assert.equal((await client.sandboxes.getOrCreate("web")).id, id);
-    assert.deepEqual((await client.sandboxes.list({ labels: { my_team: "blue" } })).map((found) => found.id), [id]);
+    assert.deepEqual(
+      (await client.sandboxes.list({ labels: { my_team: "blue" } })).map((found) => found.id),
+      [id],
+    );
     assert.deepEqual(await client.sandboxes.list({ labels: { my_team: "red" } }), []);
     const error = await failureOf(client.sandboxes.create({ name: "web" }));
     assert.ok(error instanceof SandboxExistsError);
@@ -64,7 +80,10 @@ test("commands end with a result, whatever their end", async () => {
   const python = await sandbox.runPython("print(6 * 7)");
   assert.equal(python.stdout, "42\n");
   const left = await sandbox.run("echo result > /output/a.txt", { artifacts: true });
-  assert.deepEqual(left.artifacts.map(({ bytes }) => bytes), [7]);
+  assert.deepEqual(
+    left.artifacts.map(({ bytes }) => bytes),
+    [7],
+  );
 });
 
 test("aborting a command ends it, and out of time is told apart", async () => {

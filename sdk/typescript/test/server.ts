@@ -41,7 +41,15 @@ export class TestServer {
 
   /** Starts it, or starts it again where it was. */
   async serve(): Promise<void> {
-    const words = ["serve", "--listen", `127.0.0.1:${this.#port}`, "--json", "--state-dir", this.stateDir, ...this.#words];
+    const words = [
+      "serve",
+      "--listen",
+      `127.0.0.1:${this.#port}`,
+      "--json",
+      "--state-dir",
+      this.stateDir,
+      ...this.#words,
+    ];
     const child = spawn(BINARY, words, { stdio: ["ignore", "pipe", "inherit"], env: environment() });
     this.#process = child;
     const line = await new Promise<string>((resolve, reject) => {
@@ -101,8 +109,12 @@ export function useServer(): { readonly server: TestServer; readonly client: Bel
     return value;
   };
   return {
-    get server() { return there(server); },
-    get client() { return there(client); },
+    get server() {
+      return there(server);
+    },
+    get client() {
+      return there(client);
+    },
   };
 }
 

@@ -44,7 +44,9 @@ async function against(speak: (socket: Duplex) => void, accept?: string): Promis
     ended.push(new Promise((resolve) => socket.once("end", resolve)));
     const key = request.headers["sec-websocket-key"] + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
     const answer = accept ?? createHash("sha1").update(key).digest("base64");
-    socket.write(`HTTP/1.1 101 Switching Protocols\r\nconnection: Upgrade\r\nupgrade: websocket\r\nsec-websocket-accept: ${answer}\r\n\r\n`);
+    socket.write(
+      `HTTP/1.1 101 Switching Protocols\r\nconnection: Upgrade\r\nupgrade: websocket\r\nsec-websocket-accept: ${answer}\r\n\r\n`,
+    );
     speak(socket);
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
@@ -64,7 +66,9 @@ async function against(speak: (socket: Duplex) => void, accept?: string): Promis
 }
 
 test("parts are joined, pings within them answered, and the end is orderly", async () => {
-  const bytes = Buffer.from([0x01, 2, 0x67, 0x72, 0x89, 1, 0x21, 0x00, 2, 0xc3, 0xbc, 0x80, 3, 0xc3, 0x9f, 0x65, 0x88, 2, 0x03, 0xe8]);
+  const bytes = Buffer.from([
+    0x01, 2, 0x67, 0x72, 0x89, 1, 0x21, 0x00, 2, 0xc3, 0xbc, 0x80, 3, 0xc3, 0x9f, 0x65, 0x88, 2, 0x03, 0xe8,
+  ]);
   let heard = Buffer.alloc(0);
   const messages = await against((socket) => {
     socket.on("data", (data: Buffer) => (heard = Buffer.concat([heard, data])));

@@ -3,8 +3,32 @@
 /** Fields whose keys belong to the user and are never translated. */
 export const MAP_FIELDS: ReadonlySet<string> = new Set(["detail", "environment", "labels", "metadata"]);
 
+export interface AnswerApprovalRequest {
+  /** `once`, `sandbox` (as long as its doors stay open), `always` (kept with the sandbox) or `deny`. */
+  answer?: string | undefined;
+  approvalId?: string | undefined;
+}
+
 export interface ApplyLayerResponse {
   changes: LayerChange[];
+}
+
+/** Something that waits to be allowed. */
+export interface Approval {
+  address: string | null;
+  approvalId: string;
+  askedAt: string | null;
+  host: string;
+  method: string | null;
+  path: string | null;
+  port: number;
+  /** The rule that asks. */
+  rule: string | null;
+  sandboxId: string;
+  /** `tcp` or `udp`. */
+  transport: string;
+  /** When waiting is over. */
+  until: string | null;
 }
 
 /** A file that the command left in `/output`. */
@@ -61,6 +85,23 @@ export interface ChangeModeRequest {
   sandbox?: string | undefined;
 }
 
+export interface ChangeNetworkRequest {
+  /** Allowed from now on. */
+  allow?: string[] | undefined;
+  /** Zero: what nothing allows is denied at once. */
+  askSecs?: number | undefined;
+  /** In place of the addresses that are not public and may be reached. */
+  cidrs?: NetworkEntries | undefined;
+  /** Denied from now on. */
+  deny?: string[] | undefined;
+  /** `none`, `allowlist` or `full`. */
+  mode?: string | undefined;
+  /** In place of everything that is allowed and denied. */
+  replace?: NetworkEntries | undefined;
+  /** Name or id. */
+  sandbox?: string | undefined;
+}
+
 export type Channel =
   | "stdout"
   | "stderr";
@@ -70,6 +111,11 @@ export interface Command {
   argv?: string[] | undefined;
   /** A program text, with its language. */
   code?: string | undefined;
+  /**
+   * What the sandbox's policy is told about it: a JSON object, as text. Its fields are `context.NAME` to rules, and
+   * `NAME` where that means nothing else.
+   */
+  context?: string | undefined;
   /** Added to, and winning over, the sandbox's own. */
   environment?: Record<string, string> | undefined;
   /** Standard input as a whole. */
@@ -169,6 +215,8 @@ export interface CreateSandboxRequest {
   mounts?: string[] | undefined;
   name?: string | undefined;
   network?: Network | undefined;
+  /** What the sandbox runs under. The other fields may ask for less than it allows, never for more. */
+  policy?: PolicySpec | undefined;
   /** Only these programs are reachable. */
   programs?: string[] | undefined;
   /** A sandbox of that name which exists must have been made with the same options. */
@@ -316,6 +364,30 @@ export interface Explanation {
   writablePaths: string[];
 }
 
+export interface ExposePortRequest {
+  /** How long the token is valid, at most a day. Absent: an hour. */
+  expiresInSecs?: number | undefined;
+  port?: number | undefined;
+  public?: boolean | undefined;
+  /** Name or id. */
+  sandbox?: string | undefined;
+}
+
+/** A port that is shown over HTTP. */
+export interface ExposedPort {
+  /** The same by a path of the API, for who may use the API. */
+  path: string;
+  port: number;
+  /** To everybody, without a token. */
+  public: boolean;
+  sandboxId: string;
+  /** Opens the address for a browser, once: it comes with the answer to `ExposePort` unless the port is public. */
+  token: string | null;
+  tokenExpiresAt: string | null;
+  /** Where it is shown, if the server listens on TCP. */
+  url: string | null;
+}
+
 export interface ExtendSandboxRequest {
   /** Absent: unchanged. 0: never. */
   idleTimeoutSecs?: number | undefined;
@@ -377,6 +449,11 @@ export interface FindLeaksResponse {
   removed: Leak[];
 }
 
+export interface HidePortResponse {
+  /** False: it was not shown. */
+  wasShown: boolean;
+}
+
 /** The wall of a sandbox, in one line each. */
 export interface Isolation {
   backend: string;
@@ -436,6 +513,13 @@ export interface Leak {
   sandboxId: string | null;
 }
 
+export interface LearnPolicyResponse {
+  /** As YAML. */
+  document: string;
+  /** What could not be learned exactly. */
+  notes: string[];
+}
+
 /** What a sandbox may use. Absent: the default. */
 export interface Limits {
   diskBytes: number | null;
@@ -454,6 +538,10 @@ export interface LimitsInput {
   pids?: number | undefined;
 }
 
+export interface ListApprovalsResponse {
+  approvals: Approval[];
+}
+
 export interface ListFilesResponse {
   files: FileInfo[];
   nextPageToken: string | null;
@@ -461,6 +549,14 @@ export interface ListFilesResponse {
 
 export interface ListKeysResponse {
   keys: Key[];
+}
+
+export interface ListPoliciesResponse {
+  policies: Policy[];
+}
+
+export interface ListPortsResponse {
+  ports: ExposedPort[];
 }
 
 export interface ListProcessesResponse {
@@ -476,6 +572,10 @@ export interface ListSandboxesResponse {
   /** Absent on the last page. */
   nextPageToken: string | null;
   sandboxes: Sandbox[];
+}
+
+export interface ListSecretsResponse {
+  secrets: Secret[];
 }
 
 export interface ListSnapshotsResponse {
@@ -522,16 +622,77 @@ export interface MoveFileRequest {
 export interface Network {
   /** Hosts, as `host`, `*.domain` or `host:port`. */
   allow?: string[] | undefined;
+  /** How long what nothing allows waits for somebody to allow it. Absent: it is denied at once. */
+  askSecs?: number | undefined;
+  /** Addresses that are not public and may be reached all the same. */
+  cidrs?: string[] | undefined;
   /** `none`, `allowlist` or `full`. Absent: what the profile says, else `none`. */
   mode?: string | undefined;
   /** `locked`, `web`, `packages` or `full`. */
   profile?: string | undefined;
 }
 
+/** Hosts, or ranges of addresses. */
+export interface NetworkEntries {
+  entries?: string[] | undefined;
+}
+
 /** One offset per channel, counted in bytes from the start of the process. */
 export interface Offsets {
   stderr: number;
   stdout: number;
+}
+
+/** One version of a policy that the server keeps. */
+export interface Policy {
+  createdAt: string | null;
+  /** SHA-256 of what the documents say, in hexadecimal. */
+  digest: string;
+  /** The most general first. Not in lists. */
+  documents: PolicyDocument[];
+  /** What they say together, as YAML. Not in lists. */
+  effective: string;
+  name: string;
+  tenant: string;
+  version: number;
+}
+
+/** An answer of a sandbox's policy. */
+export interface PolicyDecision {
+  /** SHA-256 of what the policy's documents say, in hexadecimal. */
+  digest: string;
+  /** The rule's own words. */
+  message: string;
+  /** The rule that decided; absent: the default, or a rule that could not be evaluated. */
+  rule: string | null;
+  /** `deny` or `block`. */
+  verdict: string;
+}
+
+/** A policy document in YAML or JSON. */
+export interface PolicyDocument {
+  /** What people know it by, such as its path. */
+  origin: string;
+  text: string;
+}
+
+/** A policy document in YAML or JSON. */
+export interface PolicyDocumentInput {
+  /** What people know it by, such as its path. */
+  origin?: string | undefined;
+  text?: string | undefined;
+}
+
+/** Which policy a new sandbox runs under. Exactly one is given. */
+export interface PolicySpec {
+  /** One document, which extends no other. */
+  document?: string | undefined;
+  /** Documents that build on each other, the most general first. */
+  documents?: PolicyDocumentInput[] | undefined;
+  /** One that the server keeps: `name` or `name@version`. */
+  name?: string | undefined;
+  /** None that denies: everything is put on record, for `LearnPolicy`. */
+  record?: boolean | undefined;
 }
 
 export interface Probe {
@@ -558,6 +719,8 @@ export interface Problem {
   cause: string;
   /** Stable, kebab-case; the registry is docs/reference/errors.md. */
   code: string;
+  /** What a policy answered, where it is a policy that refuses. */
+  decision: PolicyDecision | null;
   /** Where this code is explained. */
   docs: string;
   /** What failed, with its name. */
@@ -629,6 +792,14 @@ export interface Profile {
   name: string;
 }
 
+export interface PutPolicyRequest {
+  /** The most general first. */
+  documents?: PolicyDocumentInput[] | undefined;
+  name?: string | undefined;
+  /** For administrators: whose it is. Others always keep their own. */
+  tenant?: string | undefined;
+}
+
 /** What a tenant may use in total. Absent: no limit. */
 export interface Quotas {
   diskBytes: number | null;
@@ -665,6 +836,12 @@ export interface RemoveFileRequest {
 }
 
 export interface RemoveFileResponse {
+}
+
+export interface RemovePolicyResponse {
+}
+
+export interface RemoveSecretResponse {
 }
 
 export interface RemoveSnapshotResponse {
@@ -754,6 +931,8 @@ export interface Sandbox {
   limits: Limits | null;
   metadata: Record<string, string>;
   name: string | null;
+  /** What it runs under; absent: nothing is asked. */
+  policy: SandboxPolicy | null;
   sandboxId: string;
   state: SandboxState;
   /** Names of environment variables that were refused at creation. */
@@ -763,6 +942,35 @@ export interface Sandbox {
   usedAt: string | null;
   user: string;
   workspace: Workspace | null;
+}
+
+/** What a sandbox may reach. */
+export interface SandboxNetwork {
+  allow: string[];
+  /** How long what nothing allows waits for somebody to allow it. Absent: it is denied at once. */
+  askSecs: number | null;
+  /** Addresses that are not public and may be reached. */
+  cidrs: string[];
+  /** Denied even where a wider entry, or the mode, would allow it. */
+  deny: string[];
+  /** What enforces it. */
+  enforcement: string;
+  /** `none`, `allowlist` or `full`. */
+  mode: string;
+  /** Connections that are open now. */
+  open: number | null;
+  sandboxId: string;
+}
+
+/** What a sandbox runs under, for its whole life. */
+export interface SandboxPolicy {
+  /** SHA-256 of what the documents say, in hexadecimal. */
+  digest: string;
+  name: string;
+  /** Everything is permitted and put on record. */
+  recording: boolean;
+  /** Of a policy that the server keeps. */
+  version: number | null;
 }
 
 export type SandboxState =
@@ -788,6 +996,14 @@ export interface SearchHits {
   hits: SearchHit[];
   /** There are more than fit into one answer: ask for lines. */
   more: boolean;
+}
+
+/** Without its value. */
+export interface Secret {
+  changedAt: string | null;
+  createdAt: string | null;
+  name: string;
+  tenant: string;
 }
 
 export interface Server {
@@ -824,6 +1040,13 @@ export interface SessionSpec {
 export interface SetQuotasRequest {
   quotas?: QuotasInput | undefined;
   tenant?: string | undefined;
+}
+
+export interface SetSecretRequest {
+  name?: string | undefined;
+  /** For administrators; others have one. */
+  tenant?: string | undefined;
+  value?: string | undefined;
 }
 
 export interface SignalProcessRequest {

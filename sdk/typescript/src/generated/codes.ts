@@ -136,6 +136,11 @@ export class WebhookNotFoundError extends BelljarError {
   override readonly name: string = "WebhookNotFoundError";
 }
 
+/** `secret-not-found`: There is no secret of that name. */
+export class SecretNotFoundError extends BelljarError {
+  override readonly name: string = "SecretNotFoundError";
+}
+
 /** `snapshot-not-found`: There is no snapshot of that id. */
 export class SnapshotNotFoundError extends BelljarError {
   override readonly name: string = "SnapshotNotFoundError";
@@ -291,6 +296,21 @@ export class PolicyDeniedError extends BelljarError {
   override readonly name: string = "PolicyDeniedError";
 }
 
+/** `approval-not-found`: Nothing waits to be allowed under that id; it was answered, or its time is over. */
+export class ApprovalNotFoundError extends BelljarError {
+  override readonly name: string = "ApprovalNotFoundError";
+}
+
+/** `network-denied`: The network rules of the sandbox deny this connection, name or request. */
+export class NetworkDeniedError extends BelljarError {
+  override readonly name: string = "NetworkDeniedError";
+}
+
+/** `secret-unavailable`: A secret that a credential names cannot be had from its source on the host. */
+export class SecretUnavailableError extends BelljarError {
+  override readonly name: string = "SecretUnavailableError";
+}
+
 /** `oom`: The memory limit was reached and the kernel killed a process of the sandbox. */
 export class OomError extends BelljarError {
   override readonly name: string = "OomError";
@@ -369,6 +389,11 @@ export class StateFailedError extends BelljarError {
 /** `state-too-new`: The state directory belongs to a newer version of Belljar. */
 export class StateTooNewError extends BelljarError {
   override readonly name: string = "StateTooNewError";
+}
+
+/** `port-unreachable`: Nothing listens at that port of the sandbox, or it does not answer. */
+export class PortUnreachableError extends BelljarError {
+  override readonly name: string = "PortUnreachableError";
 }
 
 /** `server-unreachable`: There is no server at that address, or it does not answer. */

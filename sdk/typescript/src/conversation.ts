@@ -1,0 +1,168 @@
+// The conversation in which the server asks this process: one WebSocket per sandbox for whatever is asked.
+//
+// Whatever goes wrong here denies: an exception, an answer that comes too late, a connection that is lost. A lost
+// connection is made anew and offers the same; what was asked over the old one is answered by nobody.
+import { type BelljarError, errorOf } from "./errors.js";
+import { Patience, isLoss } from "./retry.js";
+import type { Transport } from "./transport.js";
+import { WebSocketConnection } from "./websocket.js";
+import { fromWire, toWire } from "./wire.js";
+
+/** What this process offers to answer. */
+export interface Offer {
+  readonly tools: readonly { readonly name: string; readonly description: string; readonly inputSchema: string }[];
+}
+
+/** A question of the server. Kinds that were not offered are not asked. */
+export interface Call {
+  readonly callId: number;
+  readonly sandboxId: string;
+  readonly deadlineMs: number;
+  readonly tool: { readonly name: string; readonly arguments: string; readonly processId: string | null } | null;
+}
+
+/** What an answer says beside the number of its call. */
+export interface Answer {
+  readonly toolResult: { readonly json: string };
+}
+
+/** Answers a call. The signal fires when the answer is no longer wanted. */
+export type Answerer = (call: Call, signal: AbortSignal) => Promise<Answer>;
+
+interface ServerCallback {
+  readonly ready: { readonly sandboxId: string } | null;
+  readonly call: Call | null;
+  readonly cancel: { readonly callId: number } | null;
+  readonly problem: { readonly code: string; readonly message: string } | null;
+}
+
+export class Conversation {
+  readonly #transport: Transport;
+  readonly #sandboxId: string;
+  readonly #answer: Answerer;
+  readonly #under = new Map<number, AbortController>();
+  #offer: Offer;
+  /** What the server took last. */
+  #taken: Offer | undefined;
+  #connection: WebSocketConnection | undefined;
+  #closed = false;
+  /** Who waits for the server's word on what is offered. */
+  #waiting: { resolve: () => void; reject: (error: unknown) => void }[] = [];
+  readonly #ended: Promise<void>;
+
+  private constructor(transport: Transport, sandboxId: string, offer: Offer, answer: Answerer) {
+    this.#transport = transport;
+    this.#sandboxId = sandboxId;
+    this.#offer = offer;
+    this.#answer = answer;
+    this.#ended = this.#talk();
+  }
+
+  /** Done when the server asks here from now on. */
+  static async begin(transport: Transport, sandboxId: string, offer: Offer, answer: Answerer): Promise<Conversation> {
+    const conversation = new Conversation(transport, sandboxId, offer, answer);
+    await conversation.#ready();
+    return conversation;
+  }
+
+  /** Offers this in place of what was offered before. */
+  async replace(offer: Offer): Promise<void> {
+    this.#offer = offer;
+    const ready = this.#ready();
+    if (this.#connection !== undefined) await this.#hello(this.#connection);
+    await ready;
+  }
+
+  /** Answers nothing more. */
+  async close(): Promise<void> {
+    this.#closed = true;
+    this.#connection?.close();
+    this.#under.forEach((call) => call.abort());
+    await this.#ended;
+  }
+
+  async #ready(): Promise<void> {
+    await new Promise<void>((resolve, reject) => this.#waiting.push({ resolve, reject }));
+  }
+
+  /** To the end of the sandbox, or until nothing more is offered. */
+  async #talk(): Promise<void> {
+    const patience = new Patience();
+    while (!this.#closed) {
+      let taken = false;
+      try {
+        const connection = await WebSocketConnection.connect(this.#transport, "/v1/callbacks");
+        this.#connection = connection;
+        await this.#hello(connection);
+        for await (const message of connection) {
+          if (typeof message !== "string") continue;
+          const said = fromWire<ServerCallback>(JSON.parse(message));
+          if (said.problem) throw errorOf(said.problem);
+          if (said.ready) {
+            taken = true;
+            this.#taken = this.#offer;
+            patience.progress();
+            this.#waiting.splice(0).forEach(({ resolve }) => resolve());
+          }
+          if (said.cancel) this.#under.get(said.cancel.callId)?.abort();
+          if (said.call) void this.#reply(connection, said.call);
+        }
+        if (!this.#closed) throw errorOf({ code: "server-stopping", message: "the server ended the conversation" });
+      } catch (error) {
+        this.#lose();
+        if (this.#closed || this.#taken === undefined) return this.#fail(error);
+        if (taken && this.#waiting.length > 0 && !isLoss(error)) {
+          // What was offered anew is refused; what was offered before stands.
+          this.#offer = this.#taken;
+          this.#waiting.splice(0).forEach(({ reject }) => reject(error));
+          continue;
+        }
+        // The server may not have noticed yet that our last connection is gone.
+        const again = isLoss(error) || (error as BelljarError).code === "callback-exists";
+        if (!again) return this.#fail(error);
+        try {
+          await patience.wait(error, undefined);
+        } catch {
+          return this.#fail(error);
+        }
+      }
+    }
+    this.#fail(errorOf({ code: "interrupted", message: "the conversation was closed" }));
+  }
+
+  #lose(): void {
+    this.#connection?.close();
+    this.#connection = undefined;
+    this.#under.forEach((call) => call.abort());
+    this.#under.clear();
+  }
+
+  #fail(error: unknown): void {
+    this.#lose();
+    this.#waiting.splice(0).forEach(({ reject }) => reject(error));
+  }
+
+  async #hello(connection: WebSocketConnection): Promise<void> {
+    const hello = { ...this.#offer, sandboxId: this.#sandboxId };
+    await connection.send(JSON.stringify(toWire({ hello })));
+  }
+
+  async #reply(connection: WebSocketConnection, call: Call): Promise<void> {
+    const { callId } = call;
+    const wanted = new AbortController();
+    this.#under.set(callId, wanted);
+    const late = setTimeout(() => wanted.abort(), call.deadlineMs);
+    let answer: object;
+    try {
+      answer = await this.#answer(call, wanted.signal);
+    } catch (error) {
+      answer = { toolError: { message: error instanceof Error ? error.message : String(error) } };
+    } finally {
+      clearTimeout(late);
+      if (this.#under.get(callId) === wanted) this.#under.delete(callId);
+    }
+    if (wanted.signal.aborted) return;
+    // Where the connection is lost, so is the question.
+    await connection.send(JSON.stringify(toWire({ answer: { callId, ...answer } }))).catch(() => undefined);
+  }
+}
