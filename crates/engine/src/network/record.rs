@@ -51,15 +51,15 @@ impl NetworkRecord {
     }
 
     fn document(&self, mode: NetworkMode, under: Option<&Document>) -> Result<Document> {
-        let mut document = under.cloned().unwrap_or_default();
-        let section = document.network.get_or_insert_default();
-        section.mode = Some(mode);
-        // Hosts that were named beside a policy are a choice among what it allows.
-        if under.is_none() || !self.allow.is_empty() || mode == NetworkMode::None {
-            section.rules.retain(|rule| rule.verdict == NetworkVerdict::Deny);
-            let allow = self.allow.iter().map(|host| HostPattern::parse(host));
-            document.network_allowlist = allow.collect::<Result<_, Invalid>>()?;
-        }
+        let allow = self.allow.iter().map(|host| HostPattern::parse(host));
+        let allow = allow.collect::<Result<Vec<_>, Invalid>>()?;
+        let mut document = match under {
+            None => Document { network_allowlist: allow, ..Document::default() },
+            Some(document) if allow.is_empty() => document.clone(),
+            // Hosts that were named beside a policy are a choice among what it allows, as far as it allows it.
+            Some(document) => document.narrowed_to(&allow),
+        };
+        document.network.get_or_insert_default().mode = Some(mode);
         Ok(document)
     }
 }
@@ -97,4 +97,31 @@ fn deny(host: &str) -> Result<[NetworkRule; 2], Invalid> {
         message: String::new(),
     };
     Ok([rule(Transport::Tcp), rule(Transport::Udp)])
+}
+
+#[cfg(test)]
+mod tests {
+    use belljar_policy::document::{Flow, FlowRules, Format};
+
+    use super::*;
+
+    #[test]
+    fn hosts_named_beside_a_policy_are_no_more_than_it_allows() {
+        let text = "network: { rules: [{ host: a.test, method: GET, verdict: allow },
+                    { host: b.test, verdict: allow }] }";
+        let document = Document::parse(text, Format::Yaml).unwrap();
+        let verdict = |allow: &[&str], host: &str, method: &str| {
+            let allow = allow.iter().map(|host| (*host).to_owned()).collect();
+            let record = NetworkRecord { allow, ..NetworkRecord::default() };
+            let narrowed = record.document(NetworkMode::Allowlist, Some(&document)).unwrap();
+            let request = Some((method, "/"));
+            let flow = Flow { host, port: 443, transport: Transport::Tcp, request };
+            FlowRules::new(&narrowed).judge(&flow).verdict() == Some(NetworkVerdict::Allow)
+        };
+        assert!(verdict(&[], "a.test", "GET") && verdict(&[], "b.test", "POST"));
+        assert!(verdict(&["a.test"], "a.test", "GET"));
+        // Naming the host again opens nothing that its rule keeps closed, and leaves out what was not named.
+        assert!(!verdict(&["a.test"], "a.test", "POST"));
+        assert!(!verdict(&["a.test"], "b.test", "POST"));
+    }
 }
