@@ -22,6 +22,8 @@ pub struct SandboxSpec {
     /// The whole root is a copy-on-write layer instead of read-only.
     pub writable_root: bool,
     pub mounts: Vec<ResolvedMount>,
+    /// Files and directories that come, read-only, over ones that the root has already.
+    pub covers: Vec<ResolvedMount>,
     pub limits: Limits,
     /// Accept weaker mechanisms for limits that were asked for.
     pub best_effort: bool,

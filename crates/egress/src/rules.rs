@@ -58,6 +58,12 @@ impl Rules {
         })
     }
 
+    /// Whether requests are looked into: a sandbox with such rules must trust an [`Authority`](crate::Authority).
+    #[must_use]
+    pub fn inspects(&self) -> bool {
+        self.flows.needs_http() || !self.credentials.is_empty()
+    }
+
     /// Nothing may be reached.
     #[must_use]
     pub fn none() -> Self {

@@ -13,6 +13,7 @@ use crate::agent::{AgentError, Identity, configuration};
 use crate::engine::Inner;
 use crate::fault::point;
 use crate::live::{self, Live};
+use crate::network::authority;
 use crate::plan::{Plan, network_enforcement};
 use crate::store::{Claimed, End, EnforcementRecord, KeyClaim, SandboxRecord, State, Step};
 use crate::time::{duration_ms, now_ms};
@@ -107,7 +108,10 @@ async fn build(
 ) -> Result<Live> {
     let id = plan.id().clone();
     point("create.starting");
-    let Plan { backend, spec, environment, workdir, idle, class, .. } = plan;
+    let Plan { backend, mut spec, mut environment, workdir, idle, class, .. } = plan;
+    if inner.gates.inspects(inner, record).await? {
+        spec.covers = authority::establish(inner, &id, &spec.root, &mut environment).await?;
+    }
     let (hostname, programs) = (spec.hostname.clone(), spec.programs.clone());
     let has_tools = spec.tools;
     let running = backend.start(spec).await.map_err(not_started)?;

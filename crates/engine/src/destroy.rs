@@ -8,7 +8,7 @@ use crate::engine::Inner;
 use crate::fault::point;
 use crate::store::{End, SandboxRecord, State, Step};
 use crate::transition::{Claim, claim, release, try_claim_as_seen};
-use crate::{Error, Result};
+use crate::{Error, Result, network};
 
 /// What destroying does, noted before any of it is done.
 const STEPS: [Step; 2] = [Step::Stopping, Step::Removing];
@@ -68,6 +68,7 @@ async fn stop_and_remove(inner: &Arc<Inner>, record: &SandboxRecord, end: End) -
         }
         _ => {}
     }
+    network::authority::forget(inner, id);
     point("destroy.removing.done");
 
     inner.store.end(id, &end).await?;

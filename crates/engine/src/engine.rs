@@ -20,7 +20,7 @@ use crate::network::{self, Gates};
 use crate::policy::{FileGuard, PolicyCache};
 use crate::presence::Presence;
 use crate::query::Place;
-use crate::secrets::Vault;
+use crate::secrets::{SecretSources, Vault};
 use crate::state_dir::StateDirectory;
 use crate::store::{End, Listing, ProcessRecord, SandboxRecord, SqliteStore, State, Store};
 use crate::{
@@ -71,7 +71,7 @@ pub(crate) struct Inner {
     /// The task that looks after the state directory from time to time.
     caretaker: Mutex<Option<AbortHandle>>,
     home: Option<PathBuf>,
-    pub(crate) vault: Vault,
+    pub(crate) vault: Arc<Vault>,
     live: Mutex<HashMap<SandboxId, Arc<Live>>>,
     /// Ends of sandboxes and processes.
     ends: AtomicU32,
@@ -87,15 +87,17 @@ impl Engine {
         let directory = StateDirectory::open(&options.state_dir)?;
         let store = SqliteStore::open(&directory.database())?;
         let key = options.secrets_key.unwrap_or_else(|| secrets::default_key(directory.root()));
-        let vault = Vault::new(key);
+        let vault = Arc::new(Vault::new(key));
+        let store: Arc<dyn Store> = Arc::new(store);
+        let sources = SecretSources::new(Arc::clone(&store), Arc::clone(&vault));
         let audit = AuditLog::of(directory.root());
         let inner = Arc::new(Inner {
-            gates: Gates::new(options.egress, audit.clone(), &directory),
+            gates: Gates::new(options.egress, audit.clone(), sources, &directory),
             audit,
             presence: Presence::new(directory.sessions()),
             policies: PolicyCache::default(),
             directory,
-            store: Arc::new(store),
+            store,
             backends: Backends::new(options.backends),
             background: Background::default(),
             attended: Arc::default(),
@@ -108,7 +110,6 @@ impl Engine {
             ends: AtomicU32::new(0),
             tool_host: OnceLock::new(),
         });
-        inner.gates.secrets.belong_to(&inner);
         inner.backends.recover().await;
         recovery::recover(&inner).await?;
         if options.attend {

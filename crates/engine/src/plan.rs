@@ -89,6 +89,7 @@ impl Plan {
                 root: template.root,
                 writable_root: request.writable,
                 mounts,
+                covers: Vec::new(),
                 limits: request.limits,
                 best_effort: request.best_effort,
                 network: request.network.mode,

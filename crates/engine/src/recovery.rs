@@ -15,6 +15,7 @@ use tokio::time::MissedTickBehavior;
 use crate::destroy;
 use crate::engine::Inner;
 use crate::lock::FileLock;
+use crate::network::authority;
 use crate::process;
 use crate::sandbox::{expires_at_ms, hard_end_ms};
 use crate::store::{End, Owner, SandboxRecord, State, Which};
@@ -82,6 +83,7 @@ pub(crate) async fn sweep(inner: &Arc<Inner>) -> Result<()> {
             remove_log(inner, &process);
         }
         inner.gates.prune_logs(inner.retention);
+        authority::prune(inner).await?;
     }
     remove_free_locks(inner)?;
     inner.store.maintain().await

@@ -82,6 +82,11 @@ impl StateDirectory {
         self.root.join(format!("sessions/{id}.gate"))
     }
 
+    /// What a sandbox trusts, if it has an authority of its own.
+    pub(crate) fn trust(&self, id: &SandboxId) -> PathBuf {
+        self.root.join(format!("trust/{id}"))
+    }
+
     /// The network logs of sandboxes.
     pub(crate) fn network(&self) -> PathBuf {
         self.root.join("network")

@@ -13,7 +13,7 @@ use belljar_policy::SandboxId;
 use crate::destroy::has_ended;
 use crate::engine::Inner;
 use crate::store::{End, SandboxRecord, State, Step};
-use crate::{Error, Result};
+use crate::{Error, Result, network};
 
 /// How long another engine may be at work on the same sandbox. Longer than any start or stop takes.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -117,6 +117,7 @@ pub(crate) async fn release(inner: &Arc<Inner>, id: &SandboxId) -> Result<()> {
 /// Ends the record of a sandbox of which nothing is left. As with [`release`], a store that does not take it now is asked
 /// again until it does.
 pub(crate) async fn end(inner: &Arc<Inner>, id: &SandboxId, end: End) -> Result<()> {
+    network::authority::forget(inner, id);
     let ended = inner.store.end(id, &end).await;
     if ended.is_err() {
         let (task, id) = (Arc::clone(inner), id.clone());

@@ -56,6 +56,7 @@ impl Bench<'_> {
             root: RootSource::Host,
             writable_root: false,
             mounts: Vec::new(),
+            covers: Vec::new(),
             limits: Limits::default(),
             best_effort: true,
             network: NetworkMode::None,

@@ -175,6 +175,7 @@ impl Native {
             root: RootSource::Host,
             writable_root: false,
             mounts: Vec::new(),
+            covers: Vec::new(),
             limits: belljar_policy::Limits::default(),
             best_effort: false,
             network: NetworkMode::None,
@@ -471,6 +472,12 @@ impl Native {
                 (path.clone(), rootfs::SEARCH_PATH.iter().map(|&path| path.to_owned()).collect())
             }
         };
+        for cover in &spec.covers {
+            let copy = cover.source.descriptor.try_clone().map_err(state_failed)?;
+            let target = cover.target.strip_prefix("/").unwrap_or(&cover.target);
+            let target = target.to_str().unwrap_or_default();
+            request.bind(&HostPath::of(copy, &cover.source.path), target, false);
+        }
         if let Some(programs) = &spec.programs {
             let stub = belljar_agent_image::AGENT;
             let covers = programs::covers(

@@ -72,7 +72,9 @@ impl Skeleton {
         ] {
             skeleton.link(name, to);
         }
-        for path in ["run/belljar", "run/belljar/service", crate::tools::TARGET] {
+        for path in
+            ["run/belljar", "run/belljar/service", "run/belljar/trust", crate::tools::TARGET]
+        {
             skeleton.directory(path);
         }
         for path in

@@ -5,15 +5,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use belljar_codes::Code;
-use belljar_egress::{Doors, Egress, Gate, Identity, Secrets, Settings};
+use belljar_egress::{Doors, Egress, Gate, Identity, Settings};
 use belljar_policy::SandboxId;
 
 use super::approvals::Approvals;
 use super::recorder::Writer;
-use super::{mode, policy, record};
+use super::{authority, mode, policy, record};
 use crate::engine::Inner;
 use crate::lock::FileLock;
-use crate::secrets::LateSources;
+use crate::secrets::SecretSources;
 use crate::state_dir::StateDirectory;
 use crate::store::SandboxRecord;
 use crate::{AuditLog, Error, NetworkLog, NetworkQuery, Result};
@@ -28,8 +28,6 @@ pub(crate) struct Gates {
     changing: tokio::sync::Mutex<()>,
     writer: Arc<Writer>,
     pub(crate) approvals: Approvals,
-    /// Where credentials come from.
-    pub(crate) secrets: Arc<LateSources>,
 }
 
 /// A gate and the right to it.
@@ -39,17 +37,17 @@ struct Held {
 }
 
 impl Gates {
-    pub(crate) fn new(settings: Settings, audit: AuditLog, directory: &StateDirectory) -> Self {
+    pub(crate) fn new(
+        settings: Settings,
+        audit: AuditLog,
+        secrets: SecretSources,
+        directory: &StateDirectory,
+    ) -> Self {
         let writer = Arc::new(Writer::new(audit, directory.network()));
         let recorder = Arc::clone(&writer);
         let approvals = Approvals::default();
-        let secrets = Arc::new(LateSources::default());
-        let egress = Egress::new(
-            settings,
-            recorder,
-            Arc::new(approvals.clone()),
-            Arc::clone(&secrets) as Arc<dyn Secrets>,
-        );
+        let egress =
+            Egress::new(settings, recorder, Arc::new(approvals.clone()), Arc::new(secrets));
         Self {
             egress,
             open: Mutex::default(),
@@ -57,7 +55,6 @@ impl Gates {
             changing: tokio::sync::Mutex::default(),
             writer,
             approvals,
-            secrets,
         }
     }
 
@@ -77,18 +74,29 @@ impl Gates {
         let policy = policy(inner, sandbox).await?;
         let document = policy.as_ref().map(|policy| &policy.document);
         let rules = sandbox.details.network.rules(mode(sandbox), document)?;
+        let authority = authority::find(inner, id).await?;
         let ports = record::udp_ports(document);
         let backend = inner.backends.get(&sandbox.backend)?;
         let Some(doors) = backend.doors(id, &ports).await? else { return Ok(()) };
         let belljar_backend::Doors { tcp, dns_udp, dns_tcp, udp, proxy } = doors;
         let doors = Doors { tcp, dns_udp, dns_tcp, udp, proxy };
         let identity = Identity { sandbox: id.clone(), tenant: sandbox.tenant.clone() };
-        let gate = self.egress.open(identity, doors, rules, None).map_err(|source| {
+        let gate = self.egress.open(identity, doors, rules, authority).map_err(|source| {
             Error::new(Code::StartFailed, "the doors of the sandbox cannot be served")
                 .with_source(source)
         })?;
         self.held().insert(id.clone(), Held { gate, lock });
         Ok(())
+    }
+
+    /// Whether requests of a sandbox that is about to start are looked into, so that it must trust an authority.
+    pub(crate) async fn inspects(&self, inner: &Inner, sandbox: &SandboxRecord) -> Result<bool> {
+        if !sandbox.details.network.doors {
+            return Ok(false);
+        }
+        let policy = policy(inner, sandbox).await?;
+        let document = policy.as_ref().map(|policy| &policy.document);
+        Ok(sandbox.details.network.rules(mode(sandbox), document)?.inspects())
     }
 
     /// Closes the gate of a sandbox; nothing leaves it from here on.

@@ -5,6 +5,7 @@
 //! close and nothing leaves the sandbox; the next engine that looks after it opens new ones with the same rules.
 
 mod approvals;
+pub(crate) mod authority;
 mod change;
 mod gates;
 mod log;

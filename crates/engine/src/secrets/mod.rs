@@ -15,9 +15,8 @@ use std::time::SystemTime;
 use belljar_codes::Code;
 use belljar_policy::{SecretName, SecretValue, TenantId};
 
-pub(crate) use source::LateSources;
 pub use source::SecretSources;
-pub(crate) use vault::Vault;
+pub(crate) use vault::{Sealed, Vault};
 
 use crate::engine::Inner;
 use crate::{Engine, Error, Result, Scope, tenants};
@@ -69,8 +68,8 @@ impl Secrets {
             )
             .with_remedy("remove those that are not used"));
         }
-        let first = self.inner.store.secrets(None).await?.is_empty();
-        let sealed = self.inner.vault.seal(&tenant, name, value, first)?;
+        let first = self.inner.store.nothing_sealed().await?;
+        let sealed = self.inner.vault.seal(Sealed::Secret(&tenant, name), value, first)?;
         self.inner.store.set_secret(&tenant, name, &sealed).await
     }
 

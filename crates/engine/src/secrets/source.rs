@@ -5,18 +5,18 @@
 //! whoever runs the server: which callers may name one is decided before a document is taken.
 
 use std::io::Read;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use belljar_codes::Code;
-use belljar_egress::SecretError;
-use belljar_policy::document::{Document, Source};
+use belljar_egress::{Identity, SecretError};
+use belljar_policy::document::Source;
 use belljar_policy::{SecretName, SecretValue, TenantId};
 
 use super::command::Commands;
-use super::not_found;
-use crate::engine::Inner;
-use crate::{Engine, Error, Result, Scope};
+use super::{Sealed, Vault, not_found};
+use crate::store::Store;
+use crate::{Engine, Error, Result};
 
 /// One more than the longest secret with its line end.
 const MAX_BYTES: u64 = (64 << 10) + 2;
@@ -24,7 +24,8 @@ const MAX_BYTES: u64 = (64 << 10) + 2;
 /// Gives whoever sends requests for sandboxes the secrets that documents name. Cheap to clone; nobody else has one.
 #[derive(Clone)]
 pub struct SecretSources {
-    inner: Arc<Inner>,
+    store: Arc<dyn Store>,
+    vault: Arc<Vault>,
     commands: Arc<Commands>,
 }
 
@@ -32,36 +33,15 @@ impl Engine {
     /// For the part that sends requests. Only an engine that sees everything has it.
     pub fn secret_sources(&self) -> Result<SecretSources> {
         self.scope.administers()?;
-        Ok(SecretSources { inner: Arc::clone(&self.inner), commands: Arc::default() })
-    }
-}
-
-impl Scope {
-    /// Refuses a document whose credentials come from the host, unless the caller administers the host.
-    pub fn may_use_sources(&self, document: &Document) -> Result<()> {
-        let of_host = document.credentials.iter().find(|credential| {
-            matches!(
-                credential.source,
-                Source::Environment(_) | Source::File(_) | Source::Command(_)
-            )
-        });
-        match (self, of_host) {
-            (Self::All, _) | (_, None) => Ok(()),
-            (_, Some(credential)) => Err(Error::new(
-                Code::PermissionDenied,
-                format!(
-                    "credential `{}` comes from the server's environment, files or programs",
-                    belljar_policy::shown(&credential.name)
-                ),
-            )
-            .with_remedy(
-                "keep the secret with `belljar secrets set` and use `source: {store: NAME}`",
-            )),
-        }
+        Ok(SecretSources::new(Arc::clone(&self.inner.store), Arc::clone(&self.inner.vault)))
     }
 }
 
 impl SecretSources {
+    pub(crate) fn new(store: Arc<dyn Store>, vault: Arc<Vault>) -> Self {
+        Self { store, vault, commands: Arc::default() }
+    }
+
     /// The secret as it is now.
     pub async fn get(&self, tenant: &TenantId, source: &Source) -> Result<SecretValue> {
         match source {
@@ -94,36 +74,16 @@ impl SecretSources {
     }
 
     async fn stored(&self, tenant: &TenantId, name: &SecretName) -> Result<SecretValue> {
-        let sealed = self.inner.store.secret(tenant, name).await?;
-        self.inner.vault.open(tenant, name, &sealed.ok_or_else(|| not_found(name))?)
-    }
-}
-
-/// The sources of an engine that is still being put together. Holds no engine alive.
-#[derive(Default)]
-pub(crate) struct LateSources {
-    inner: OnceLock<Weak<Inner>>,
-    commands: Arc<Commands>,
-}
-
-impl LateSources {
-    pub(crate) fn belong_to(&self, inner: &Arc<Inner>) {
-        // Set once, by who puts the engine together.
-        let _ = self.inner.set(Arc::downgrade(inner));
+        let sealed = self.store.secret(tenant, name).await?;
+        self.vault.open(Sealed::Secret(tenant, name), &sealed.ok_or_else(|| not_found(name))?)
     }
 }
 
 #[async_trait]
-impl belljar_egress::Secrets for LateSources {
-    async fn get(
-        &self,
-        identity: &belljar_egress::Identity,
-        source: &Source,
-    ) -> Result<SecretValue, SecretError> {
-        let inner = self.inner.get().and_then(Weak::upgrade);
-        let inner = inner.ok_or_else(|| SecretError::Failed("the engine ended".to_owned()))?;
-        let sources = SecretSources { inner, commands: Arc::clone(&self.commands) };
-        sources.get(&identity.tenant, source).await.map_err(|error| match error.code() {
+impl belljar_egress::Secrets for SecretSources {
+    async fn get(&self, identity: &Identity, source: &Source) -> Result<SecretValue, SecretError> {
+        let found = Self::get(self, &identity.tenant, source).await;
+        found.map_err(|error| match error.code() {
             Code::SecretNotFound => SecretError::NotFound,
             _ => SecretError::Failed(error.to_string()),
         })

@@ -4,13 +4,14 @@
 //! passed off as another one. The key is 32 random bytes in a file that only its owner may read, made when the first
 //! secret is kept. Where sealed secrets are there and the key is not, nothing is guessed: that is an error.
 
+use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use belljar_codes::Code;
-use belljar_policy::{SecretName, SecretValue, TenantId};
+use belljar_policy::{SandboxId, SecretName, SecretValue, TenantId};
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 
 use crate::{Error, Result, random};
@@ -19,6 +20,14 @@ use crate::{Error, Result, random};
 const VERSION: u8 = 1;
 
 const KEY_LENGTH: usize = 32;
+
+/// What is sealed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Sealed<'a> {
+    Secret(&'a TenantId, &'a SecretName),
+    /// The key of a sandbox's certificate authority.
+    Authority(&'a SandboxId),
+}
 
 pub(crate) struct Vault {
     path: PathBuf,
@@ -32,8 +41,7 @@ impl Vault {
     /// `may_make_key`: nothing is sealed yet, so that a missing key is one that was never made.
     pub(crate) fn seal(
         &self,
-        tenant: &TenantId,
-        name: &SecretName,
+        what: Sealed<'_>,
         value: &SecretValue,
         may_make_key: bool,
     ) -> Result<Vec<u8>> {
@@ -46,33 +54,27 @@ impl Vault {
         let mut sealed = value.expose().as_bytes().to_vec();
         key.seal_in_place_append_tag(
             Nonce::assume_unique_for_key(nonce),
-            Aad::from(bound(tenant, name)),
+            Aad::from(what.bound()),
             &mut sealed,
         )
         .expect("a secret is far shorter than what the cipher takes");
         Ok([&[VERSION][..], &nonce, &sealed].concat())
     }
 
-    pub(crate) fn open(
-        &self,
-        tenant: &TenantId,
-        name: &SecretName,
-        sealed: &[u8],
-    ) -> Result<SecretValue> {
+    pub(crate) fn open(&self, what: Sealed<'_>, sealed: &[u8]) -> Result<SecretValue> {
         let key = self.key()?;
         let opened = (|| {
             let (version, rest) = sealed.split_first()?;
             let (nonce, sealed) = rest.split_first_chunk::<NONCE_LEN>()?;
             let mut sealed = (*version == VERSION).then(|| sealed.to_vec())?;
             let nonce = Nonce::assume_unique_for_key(*nonce);
-            let opened =
-                key.open_in_place(nonce, Aad::from(bound(tenant, name)), &mut sealed).ok()?;
+            let opened = key.open_in_place(nonce, Aad::from(what.bound()), &mut sealed).ok()?;
             SecretValue::new(str::from_utf8(opened).ok()?).ok()
         })();
         opened.ok_or_else(|| {
-            Error::new(Code::StateFailed, format!("secret `{name}` does not open with this key"))
+            Error::new(Code::StateFailed, format!("{what} does not open with this key"))
                 .with_remedy(format!(
-                    "put back the key file `{}` that it was kept with, or set the secret again",
+                    "put back the key file `{}` that it was kept with, or make it anew",
                     self.path.display()
                 ))
         })
@@ -134,9 +136,27 @@ fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
-/// What a sealed value is bound to. Neither part can have a zero byte.
-fn bound(tenant: &TenantId, name: &SecretName) -> Vec<u8> {
-    [b"belljar-secret", tenant.as_str().as_bytes(), name.as_str().as_bytes()].join(&0)
+impl Sealed<'_> {
+    /// What a sealed value is bound to. No part can have a zero byte.
+    fn bound(self) -> Vec<u8> {
+        match self {
+            Self::Secret(tenant, name) => {
+                ["belljar-secret", tenant.as_str(), name.as_str()].join("\0").into_bytes()
+            }
+            Self::Authority(sandbox) => {
+                ["belljar-authority", sandbox.as_str()].join("\0").into_bytes()
+            }
+        }
+    }
+}
+
+impl fmt::Display for Sealed<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Secret(_, name) => write!(f, "secret `{name}`"),
+            Self::Authority(sandbox) => write!(f, "the authority of sandbox `{sandbox}`"),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -157,22 +177,29 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let vault = Vault::new(directory.path().join("key"));
         let (mine, other) = (TenantId::default(), TenantId::parse("other").unwrap());
-        let sealed = vault.seal(&mine, &name("a"), &value("hunter2"), true).unwrap();
+        let sealed =
+            vault.seal(Sealed::Secret(&mine, &name("a")), &value("hunter2"), true).unwrap();
         assert!(!sealed.windows(7).any(|window| window == b"hunter2"));
-        assert_eq!(vault.open(&mine, &name("a"), &sealed).unwrap(), value("hunter2"));
-        assert_ne!(sealed, vault.seal(&mine, &name("a"), &value("hunter2"), false).unwrap());
+        assert_eq!(
+            vault.open(Sealed::Secret(&mine, &name("a")), &sealed).unwrap(),
+            value("hunter2")
+        );
+        assert_ne!(
+            sealed,
+            vault.seal(Sealed::Secret(&mine, &name("a")), &value("hunter2"), false).unwrap()
+        );
         for opened in [
-            vault.open(&mine, &name("b"), &sealed),
-            vault.open(&other, &name("a"), &sealed),
-            vault.open(&mine, &name("a"), &sealed[..sealed.len() - 1]),
-            vault.open(&mine, &name("a"), &sealed[..5]),
-            vault.open(&mine, &name("a"), b""),
+            vault.open(Sealed::Secret(&mine, &name("b")), &sealed),
+            vault.open(Sealed::Secret(&other, &name("a")), &sealed),
+            vault.open(Sealed::Secret(&mine, &name("a")), &sealed[..sealed.len() - 1]),
+            vault.open(Sealed::Secret(&mine, &name("a")), &sealed[..5]),
+            vault.open(Sealed::Secret(&mine, &name("a")), b""),
         ] {
             assert_eq!(opened.unwrap_err().code(), Code::StateFailed);
         }
         let mut changed = sealed.clone();
         *changed.last_mut().unwrap() ^= 1;
-        assert!(vault.open(&mine, &name("a"), &changed).is_err());
+        assert!(vault.open(Sealed::Secret(&mine, &name("a")), &changed).is_err());
     }
 
     #[test]
@@ -181,20 +208,26 @@ mod tests {
         let path = directory.path().join("key");
         let vault = Vault::new(path.clone());
         let tenant = TenantId::default();
-        let seal = |first| vault.seal(&tenant, &name("a"), &value("x"), first);
+        let seal = |first| vault.seal(Sealed::Secret(&tenant, &name("a")), &value("x"), first);
         assert_eq!(seal(false).unwrap_err().code(), Code::StateFailed, "there is no key");
         let sealed = seal(true).unwrap();
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
         seal(true).unwrap();
-        assert!(vault.open(&tenant, &name("a"), &sealed).is_ok(), "the key is the first one");
+        assert!(
+            vault.open(Sealed::Secret(&tenant, &name("a")), &sealed).is_ok(),
+            "the key is the first one"
+        );
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1, "nothing is left");
 
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
-        assert!(vault.open(&tenant, &name("a"), &sealed).is_err(), "others could read it");
+        assert!(
+            vault.open(Sealed::Secret(&tenant, &name("a")), &sealed).is_err(),
+            "others could read it"
+        );
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
         std::fs::write(&path, [7; KEY_LENGTH]).unwrap();
-        assert!(vault.open(&tenant, &name("a"), &sealed).is_err(), "another key");
+        assert!(vault.open(Sealed::Secret(&tenant, &name("a")), &sealed).is_err(), "another key");
         std::fs::write(&path, [7; KEY_LENGTH + 1]).unwrap();
-        assert!(vault.open(&tenant, &name("a"), &sealed).is_err(), "no key");
+        assert!(vault.open(Sealed::Secret(&tenant, &name("a")), &sealed).is_err(), "no key");
     }
 }

@@ -6,6 +6,7 @@
 //! A transition writes its journal entry and the new state together, before the act. Not here: deciding what a record
 //! that an interrupted process left means (see `recovery`).
 
+mod authorities;
 mod events;
 mod idempotency;
 mod keys;
@@ -24,6 +25,7 @@ mod webhooks;
 
 use belljar_policy::ProcessId;
 
+pub(crate) use authorities::{AuthorityStore, StoredAuthority};
 pub(crate) use events::EventStore;
 pub(crate) use idempotency::{Claimed, IdempotencyStore, KeyClaim, Operation};
 pub(crate) use keys::{KeyStore, StoredKey};
@@ -109,6 +111,7 @@ pub(crate) trait Store:
     + PolicyStore
     + SecretStore
     + PortStore
+    + AuthorityStore
 {
     /// The four characters that every id made with this store begins with.
     fn node(&self) -> &str;

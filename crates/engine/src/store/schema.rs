@@ -198,6 +198,12 @@ const MIGRATIONS: &[&str] = &["
         public  INTEGER NOT NULL,
         PRIMARY KEY (sandbox, port)
     ) WITHOUT ROWID;
+", "
+    CREATE TABLE authorities (
+        sandbox     TEXT PRIMARY KEY NOT NULL,
+        certificate TEXT NOT NULL,
+        sealed      BLOB NOT NULL
+    );
 "];
 
 /// Brings the file to the newest schema, once, however many processes open it at the same time.

@@ -55,6 +55,13 @@ impl FlowRules {
         }
     }
 
+    /// Whether some rule can only be judged with a request at hand.
+    #[must_use]
+    pub fn needs_http(&self) -> bool {
+        self.rules.iter().any(NetworkRule::needs_http)
+            || self.listed.iter().any(|pattern| pattern.path().is_some())
+    }
+
     #[must_use]
     pub fn judge(&self, flow: &Flow<'_>) -> FlowDecision<'_> {
         for rule in &self.rules {

@@ -10,7 +10,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -44,18 +44,18 @@ pub(crate) struct World {
     zone: Arc<Mutex<HashMap<String, Vec<IpAddr>>>>,
     /// A server for TLS, where the machine has a program for it.
     tls: Option<Child>,
+    programs: (mpsc::Sender<Command>, mpsc::Receiver<Child>),
 }
 
 impl World {
     /// Makes the world and moves the calling thread to the edge of it. The installation's names come from there.
     pub(crate) fn new(belljar: &Installation) -> Self {
         namespace::new_network().expect("root may make namespaces");
-        let mut world = Self {
-            asked: Arc::default(),
-            reached: Arc::default(),
-            zone: Arc::default(),
-            tls: None,
-        };
+        let (commands, started) = mpsc::channel::<Command>();
+        let (children, child) = mpsc::channel();
+        let programs = (commands, child);
+        let (asked, reached, zone) = Default::default();
+        let mut world = Self { asked, reached, zone, tls: None, programs };
         world.name("origin.test", &[ORIGIN]);
         world.name("other.test", &[OTHER]);
         world.name("private.test", &[PRIVATE]);
@@ -65,7 +65,8 @@ impl World {
             (world.asked.clone(), world.reached.clone(), world.zone.clone());
         world.name("tls.test", &[ORIGIN]);
         let certificates = belljar.probe_directory();
-        let made = thread::spawn(move || {
+        let (ready, made) = mpsc::channel();
+        thread::spawn(move || {
             namespace::new_network().expect("root may make namespaces");
             join(&edge);
             let resolver = UdpSocket::bind((RESOLVER, 53)).expect("an address of ours");
@@ -74,9 +75,14 @@ impl World {
                 serve(address, WEB, &reached, answer_web);
                 serve(address, ECHO, &reached, answer_echo);
             }
-            serve_tls(&certificates)
+            ready.send(serve_tls(&certificates)).expect("the test waits");
+            for mut command in started {
+                children
+                    .send(command.spawn().expect("the program exists"))
+                    .expect("the test waits");
+            }
         });
-        world.tls = made.join().expect("the world can be made");
+        world.tls = made.recv().expect("the world can be made");
         let here = [(HOST, 24), (HOST_V6, 64), ("10.9.0.1", 24)];
         configure(&here);
         serve(HOST, WEB, &world.reached, answer_web);
@@ -84,6 +90,14 @@ impl World {
         fs::write(directory.join("config.toml"), format!("dns_upstream = \"{RESOLVER}\"\n"))
             .expect("our own file");
         world
+    }
+
+    /// Starts a program in the world.
+    #[allow(dead_code, reason = "not every suite does")]
+    pub(crate) fn start(&self, command: Command) -> Child {
+        let (commands, children) = &self.programs;
+        commands.send(command).expect("the world lives as long as the test");
+        children.recv().expect("the world lives as long as the test")
     }
 
     /// Gives a name addresses from now on; several are answered one after the other, each once, the last for ever.
