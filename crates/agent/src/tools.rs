@@ -50,8 +50,8 @@ const _: () = assert!(LONGEST_LINE + 1024 < belljar_protocol::MAX_FRAME);
 pub(crate) struct Tools {
     listener: Watched,
     callers: Vec<Caller>,
-    /// The connection of the host that answers.
-    server: Option<u32>,
+    /// Connections of hosts that answer; the first does, the others take its place when it goes.
+    servers: Vec<u32>,
     allowance: Allowance,
 }
 
@@ -93,7 +93,11 @@ impl Tools {
     pub(crate) fn new(path: &[u8], poller: &Poller, now: Instant) -> Result<Self> {
         let listener = listen_at(path, MOST_CALLERS, poller, Token::Tools)?;
         let allowance = Allowance { left: MOST_AT_ONCE, counted_at: now };
-        Ok(Self { listener, callers: Vec::new(), server: None, allowance })
+        Ok(Self { listener, callers: Vec::new(), servers: Vec::new(), allowance })
+    }
+
+    fn server(&self) -> Option<u32> {
+        self.servers.first().copied()
     }
 
     pub(crate) fn next_check(&self) -> Option<Instant> {
@@ -202,33 +206,29 @@ impl Agent {
     pub(crate) fn serve_tools(&mut self, connection: u32) -> Result<()> {
         let tools = self.tools.as_mut();
         let tools = tools.ok_or_else(|| Problem::new("no-tools", "this sandbox has no tools"))?;
-        let before = tools.server.replace(connection);
-        if let Some(before) = before.filter(|before| *before != connection) {
-            self.abandon(Some(before));
+        if !tools.servers.contains(&connection) {
+            tools.servers.push(connection);
         }
         Ok(())
     }
 
     /// The host that answered calls is gone.
     pub(crate) fn lose_tool_server(&mut self, connection: u32) {
-        if let Some(tools) = &mut self.tools
-            && tools.server == Some(connection)
-        {
-            tools.server = None;
-            self.abandon(None);
+        let Some(tools) = &mut self.tools else { return };
+        let served = tools.server() == Some(connection);
+        tools.servers.retain(|server| *server != connection);
+        if served {
+            self.abandon();
         }
     }
 
-    /// Whoever waits for a host that no longer answers is told so, and that host too if it is still there.
-    fn abandon(&mut self, before: Option<u32>) {
+    /// Whoever waits for a host that is gone is told so.
+    fn abandon(&mut self) {
         let Some(tools) = &mut self.tools else { return };
         let waiting = tools.callers.iter().filter(|caller| caller.stage == Stage::Waiting);
         let waiting: Vec<u32> = waiting.map(|caller| caller.id).collect();
         for id in waiting {
             tools.fail(id, self.now, "tool-unavailable", "the server went away during the call");
-            if let Some(host) = before.and_then(|before| self.connections.get_mut(before)) {
-                host.send(0, Body::ToolCancel(ToolCancel { call: id.into() }));
-            }
         }
     }
 
@@ -262,7 +262,7 @@ impl Agent {
     fn give_up(&mut self, id: u32) {
         let Some(tools) = &mut self.tools else { return };
         tools.remove(id);
-        if let Some(host) = tools.server.and_then(|server| self.connections.get_mut(server)) {
+        if let Some(host) = tools.server().and_then(|server| self.connections.get_mut(server)) {
             host.send(0, Body::ToolCancel(ToolCancel { call: id.into() }));
         }
     }
@@ -271,7 +271,7 @@ impl Agent {
     fn pass_on(&mut self, id: u32) {
         let Some(tools) = &mut self.tools else { return };
         let admitted = tools.allowance.admit(self.now);
-        let server = tools.server;
+        let server = tools.server();
         let Some(caller) = tools.caller(id) else { return };
         let line = std::mem::take(&mut caller.buffer);
         let peer = sockopt::socket_peercred(&caller.socket).ok();
@@ -317,7 +317,7 @@ impl Agent {
     pub(crate) fn answer_caller(&mut self, connection: u32, answer: ToolAnswer) {
         let Some(tools) = &mut self.tools else { return };
         let Ok(id) = u32::try_from(answer.call) else { return };
-        let serves = tools.server == Some(connection);
+        let serves = tools.server() == Some(connection);
         let now = self.now;
         let Some(caller) = tools.caller(id) else { return };
         if !serves || caller.stage != Stage::Waiting {

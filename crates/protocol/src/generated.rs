@@ -875,7 +875,7 @@ pub struct LeaseEnded {
     #[prost(bool, tag = "1")]
     pub idle: bool,
 }
-/// This connection answers calls from here on, in place of the one that did before. Answered by Done.
+/// This connection answers calls: at once, or when those that asked before it are gone. Answered by Done.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ServeTools {}
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -89,11 +89,12 @@ fn a_host_that_goes_away_lets_nobody_wait() {
     assert!(matches!(host.ask(Body::ServeTools(ServeTools {})), Body::Done(_)));
     let caller = say(&socket, "call add {}\n");
     next_call(&mut host);
+    // A second one waits for its turn.
     let mut other = agent.connect();
+    assert!(matches!(other.ask(Body::ServeTools(ServeTools {})), Body::Done(_)));
     drop(host);
     let told = answer(caller);
     assert!(told.starts_with("error tool-unavailable "), "{told}");
-    assert!(matches!(other.ask(Body::ServeTools(ServeTools {})), Body::Done(_)));
     let caller = say(&socket, "call add {}\n");
     let call = next_call(&mut other);
     post(&mut other, call.call, b"1", false, "");
