@@ -36,6 +36,8 @@ class AsyncConnection:
         self._channel: grpc.aio.Channel | None = None
         self._reached: _address.Reached | None = None
         self._lock = asyncio.Lock()
+        # Making one for each call would cost as much as the call.
+        self._stubs: dict[str, Any] = {}
         self._closed = False
         # Conversations that end with the connection.
         self.attached: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -66,6 +68,7 @@ class AsyncConnection:
         for conversation in list(self.attached):
             await conversation.close()
         channel, self._channel = self._channel, None
+        self._stubs.clear()
         if channel is not None:
             await channel.close()
         if self._reached is not None:
@@ -97,9 +100,13 @@ class AsyncConnection:
 
     async def _call(self, method: Unary[Q, A], request: Q, timeout: float | None) -> A:
         channel = await self.open()
-        stub = channel.unary_unary(method.path, method.takes.SerializeToString, method.answers.FromString)
+        stub = self._stubs.get(method.path)
+        if stub is None:
+            stub = channel.unary_unary(method.path, method.takes.SerializeToString, method.answers.FromString)
+            self._stubs[method.path] = stub
         try:
-            return await stub(request, metadata=self._metadata, timeout=timeout)
+            answer: A = await stub(request, metadata=self._metadata, timeout=timeout)
+            return answer
         except grpc.RpcError as error:
             raise of_call(error) from None
 

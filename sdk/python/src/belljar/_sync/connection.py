@@ -37,6 +37,8 @@ class Connection:
         self._channel: grpc.Channel | None = None
         self._reached: _address.Reached | None = None
         self._lock = threading.Lock()
+        # Making one for each call would cost as much as the call.
+        self._stubs: dict[str, Any] = {}
         self._closed = False
         # Conversations that end with the connection.
         self.attached: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -69,6 +71,7 @@ class Connection:
             conversation.close()
         with self._lock:
             channel, self._channel = self._channel, None
+            self._stubs.clear()
         if channel is not None:
             channel.close()
         if self._reached is not None:
@@ -100,9 +103,13 @@ class Connection:
 
     def _call(self, method: Unary[Q, A], request: Q, timeout: float | None) -> A:
         channel = self.open()
-        stub = channel.unary_unary(method.path, method.takes.SerializeToString, method.answers.FromString)
+        stub = self._stubs.get(method.path)
+        if stub is None:
+            stub = channel.unary_unary(method.path, method.takes.SerializeToString, method.answers.FromString)
+            self._stubs[method.path] = stub
         try:
-            return stub(request, metadata=self._metadata, timeout=timeout)
+            answer: A = stub(request, metadata=self._metadata, timeout=timeout)
+            return answer
         except (grpc.RpcError, ValueError) as error:
             raise self._failure(error) from None
 
