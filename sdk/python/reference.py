@@ -15,7 +15,7 @@ from typing import Any
 
 import belljar
 from belljar import _requests, errors, providers
-from belljar._sync import files, policies, process, processes, sandboxes
+from belljar._sync import files, network, policies, process, processes, sandboxes
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "reference" / "python.md"
 HEADER = """# The Python package
@@ -32,6 +32,7 @@ CLIENTS: list[type] = [
     belljar.Process,
     process.Input,
     policies.Policies,
+    network.Network,
     providers.SandboxProvider,
 ]
 OPTIONS: list[Any] = [_requests.CreateOptions, _requests.CommandOptions]

@@ -14,6 +14,7 @@ from belljar._async.process import AsyncProcess
 from belljar._async.sandbox import AsyncSandbox
 from belljar._entries import Copied, FileEvent, FileInfo, SearchHit, Unpacked
 from belljar._failure import BelljarError, Decision
+from belljar._flows import Approval, NetworkDecision, NetworkInfo
 from belljar._generated.codes import PolicyDenied, TimedOut
 from belljar._models import (
     Enforcement,
@@ -51,6 +52,7 @@ from belljar._sync.sandbox import Sandbox
 __version__ = "0.1.0"
 
 __all__ = [
+    "Approval",
     "Artifact",
     "AsyncBelljar",
     "AsyncProcess",
@@ -75,6 +77,8 @@ __all__ = [
     "LayerChange",
     "Limits",
     "Logs",
+    "NetworkDecision",
+    "NetworkInfo",
     "Offsets",
     "Output",
     "PolicyDenied",

@@ -31,9 +31,10 @@ class CreateOptions(TypedDict, total=False):
 
     template: `auto`, `host`, `rootfs:DIR`, or a family (`python`, `node`, `go`, `rust`, `base`).
     network: `none`, `allowlist` or `full`; profile: `locked`, `web`, `packages` or `full`; allow: `host`, `*.domain` or
-    `host:port`. workspace: a directory of the server's host that appears as `/workspace`. timeout: seconds that
-    commands may run where they do not say otherwise. idle_timeout, lease: seconds until the sandbox ends by itself,
-    unused or in any case. files: written before the first command. ensure: shell lines that run once.
+    `host:port`; cidrs: ranges that are not public and may be reached; ask: seconds that what nothing allows waits for
+    somebody to allow it. workspace: a directory of the server's host that appears as `/workspace`. timeout: seconds
+    that commands may run where they do not say otherwise. idle_timeout, lease: seconds until the sandbox ends by
+    itself, unused or in any case. files: written before the first command. ensure: shell lines that run once.
     policy: a file, a text, a dictionary, or the name of one that the server keeps; record_policy: none that denies,
     everything is put on record. tools: functions of this process that code inside may call.
     """
@@ -45,6 +46,8 @@ class CreateOptions(TypedDict, total=False):
     network: str | None
     profile: str | None
     allow: Sequence[str]
+    cidrs: Sequence[str]
+    ask: float | None
     workspace: str | os.PathLike[str] | Workspace | None
     mounts: Sequence[str]
     timeout: float | None
@@ -110,7 +113,7 @@ def policy(given: PolicySource | None, record: bool) -> api.PolicySpec | None:
 
 
 def network(options: CreateOptions) -> api.Network | None:
-    if not any(options.get(name) for name in ("network", "profile", "allow")):
+    if not any(options.get(name) for name in ("network", "profile", "allow", "cidrs", "ask")):
         return None
     allow = options.get("allow", ())
     if isinstance(allow, str):
@@ -119,6 +122,8 @@ def network(options: CreateOptions) -> api.Network | None:
         mode=options.get("network"),
         profile=options.get("profile"),
         allow=allow,
+        cidrs=options.get("cidrs", ()),
+        ask_secs=options.get("ask"),
     )
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Callable, TypeVar, overload
 
 from typing_extensions import Unpack
 
-from belljar import _requests
+from belljar import _packages, _requests
 from belljar._async.callbacks import AsyncCallbacks
 from belljar._async.connection import AsyncConnection
 from belljar._async.files import AsyncFiles
 from belljar._async.forward import AsyncForward
+from belljar._async.network import AsyncNetwork
 from belljar._async.process import AsyncProcess
 from belljar._generated import api, methods
 from belljar._generated.codes import SandboxNotFound
@@ -35,6 +37,7 @@ class AsyncSandbox:
         self._timeout = timeout
         self.info = SandboxInfo.of(message)
         self.files = AsyncFiles(connection, self.id)
+        self.network = AsyncNetwork(connection, self.id)
         self._callbacks = AsyncCallbacks(connection, self.id)
 
     @property
@@ -140,6 +143,19 @@ class AsyncSandbox:
         request = api.StartProcessRequest(sandbox=self.id, command=message, idempotency_key=_requests.once())
         answer = await self._connection.call(methods.START_PROCESS, request, again=True)
         return AsyncProcess(self._connection, ProcessInfo.of(answer))
+
+    async def pip_install(
+        self, names: Iterable[str], *, index_url: str | None = None, timeout: float | None = 300
+    ) -> Result:
+        """Installs Python packages by name for the sandbox's user, where its network reaches an index.
+
+        `NetworkDenied` names the hosts that are not allowed; `CommandFailed` has what pip said.
+        """
+        chosen = _packages.checked(names)
+        missing = _packages.missing_hosts(await self.network.show(), index_url)
+        if missing:
+            raise _packages.refused(missing)
+        return await self.run(_packages.command(chosen, index_url), timeout=timeout, check=True)
 
     def _defaults(self, options: CommandOptions) -> CommandOptions:
         if self._timeout is not None and options.get("timeout") is None:

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Callable, TypeVar, overload
 
 from typing_extensions import Unpack
 
-from belljar import _requests
+from belljar import _packages, _requests
 from belljar._generated import api, methods
 from belljar._generated.codes import SandboxNotFound
 from belljar._models import ExposedPort, LayerChange, SandboxInfo
@@ -20,6 +21,7 @@ from belljar._sync.callbacks import Callbacks
 from belljar._sync.connection import Connection
 from belljar._sync.files import Files
 from belljar._sync.forward import Forward
+from belljar._sync.network import Network
 from belljar._sync.process import Process
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -36,6 +38,7 @@ class Sandbox:
         self._timeout = timeout
         self.info = SandboxInfo.of(message)
         self.files = Files(connection, self.id)
+        self.network = Network(connection, self.id)
         self._callbacks = Callbacks(connection, self.id)
 
     @property
@@ -141,6 +144,17 @@ class Sandbox:
         request = api.StartProcessRequest(sandbox=self.id, command=message, idempotency_key=_requests.once())
         answer = self._connection.call(methods.START_PROCESS, request, again=True)
         return Process(self._connection, ProcessInfo.of(answer))
+
+    def pip_install(self, names: Iterable[str], *, index_url: str | None = None, timeout: float | None = 300) -> Result:
+        """Installs Python packages by name for the sandbox's user, where its network reaches an index.
+
+        `NetworkDenied` names the hosts that are not allowed; `CommandFailed` has what pip said.
+        """
+        chosen = _packages.checked(names)
+        missing = _packages.missing_hosts(self.network.show(), index_url)
+        if missing:
+            raise _packages.refused(missing)
+        return self.run(_packages.command(chosen, index_url), timeout=timeout, check=True)
 
     def _defaults(self, options: CommandOptions) -> CommandOptions:
         if self._timeout is not None and options.get("timeout") is None:

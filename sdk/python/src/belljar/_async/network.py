@@ -1,0 +1,71 @@
+"""The network of a sandbox: what may be reached, what was, and who is asked."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+
+from belljar._async.connection import AsyncConnection
+from belljar._flows import Approval, NetworkDecision, NetworkInfo
+from belljar._generated import api, methods
+
+
+class AsyncNetwork:
+    """Rules may change while the sandbox runs; connections that are no longer allowed are cut."""
+
+    def __init__(self, connection: AsyncConnection, sandbox: str) -> None:
+        self._connection = connection
+        self._sandbox = sandbox
+
+    async def show(self) -> NetworkInfo:
+        """What may be reached."""
+        request = api.GetNetworkRequest(sandbox=self._sandbox)
+        return NetworkInfo.of(await self._connection.call(methods.GET_NETWORK, request, again=True))
+
+    async def allow(self, *hosts: str) -> NetworkInfo:
+        """Allows hosts from now on: `host`, `*.domain` or `host:port`."""
+        return await self._change(api.ChangeNetworkRequest(sandbox=self._sandbox, allow=hosts))
+
+    async def deny(self, *hosts: str) -> NetworkInfo:
+        """Denies hosts from now on, also where a wider entry would allow them."""
+        return await self._change(api.ChangeNetworkRequest(sandbox=self._sandbox, deny=hosts))
+
+    async def set(
+        self,
+        *,
+        mode: str | None = None,
+        allow: Sequence[str] | None = None,
+        cidrs: Sequence[str] | None = None,
+        ask: float | None = None,
+    ) -> NetworkInfo:
+        """Replaces what is given: the mode, everything that is allowed and denied, ranges, and how long to ask."""
+        return await self._change(
+            api.ChangeNetworkRequest(
+                sandbox=self._sandbox,
+                mode=mode,
+                replace=None if allow is None else api.NetworkEntries(entries=allow),
+                cidrs=None if cidrs is None else api.NetworkEntries(entries=cidrs),
+                ask_secs=ask,
+            )
+        )
+
+    async def _change(self, request: api.ChangeNetworkRequest) -> NetworkInfo:
+        return NetworkInfo.of(await self._connection.call(methods.CHANGE_NETWORK, request, again=True))
+
+    async def log(
+        self, *, denied: bool = False, last: int | None = None, follow: bool = False
+    ) -> AsyncIterator[NetworkDecision]:
+        """What the sandbox wanted to reach and what came of it, oldest first; with `follow`, without end."""
+        request = api.ReadNetworkLogRequest(sandbox=self._sandbox, denied=denied, last=last, follow=follow)
+        async for message in self._connection.download(methods.READ_NETWORK_LOG, request):
+            yield NetworkDecision.of(message)
+
+    async def approvals(self) -> list[Approval]:
+        """What waits for somebody to allow it."""
+        request = api.ListApprovalsRequest(sandbox=self._sandbox)
+        answer = await self._connection.call(methods.LIST_APPROVALS, request, again=True)
+        return [Approval.of(approval) for approval in answer.approvals]
+
+    async def answer(self, approval_id: str, answer: str) -> Approval:
+        """Answers for one that waits: `once`, `sandbox`, `always` or `deny`."""
+        request = api.AnswerApprovalRequest(approval_id=approval_id, answer=answer)
+        return Approval.of(await self._connection.call(methods.ANSWER_APPROVAL, request))
