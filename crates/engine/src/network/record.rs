@@ -20,6 +20,8 @@ pub(crate) struct NetworkRecord {
     pub(crate) deny: Vec<String>,
     pub(crate) cidrs: Vec<String>,
     pub(crate) ask_ms: Option<u64>,
+    /// Under a policy: only these of its hosts, also when none of them is left.
+    pub(crate) narrowed: bool,
     /// It was made with a network, so that it has doors.
     pub(crate) doors: bool,
 }
@@ -31,6 +33,7 @@ impl NetworkRecord {
             deny: Vec::new(),
             cidrs: request.network_cidrs.iter().map(ToString::to_string).collect(),
             ask_ms: request.network_ask.map(duration_ms),
+            narrowed: !request.network.allow.is_empty(),
             doors: request.network.mode != NetworkMode::None,
         }
     }
@@ -55,7 +58,7 @@ impl NetworkRecord {
         let allow = allow.collect::<Result<Vec<_>, Invalid>>()?;
         let mut document = match under {
             None => Document { network_allowlist: allow, ..Document::default() },
-            Some(document) if allow.is_empty() => document.clone(),
+            Some(document) if !self.narrowed => document.clone(),
             // Hosts that were named beside a policy are a choice among what it allows, as far as it allows it.
             Some(document) => document.narrowed_to(&allow),
         };
@@ -110,9 +113,10 @@ mod tests {
         let text = "network: { rules: [{ host: a.test, method: GET, verdict: allow },
                     { host: b.test, verdict: allow }] }";
         let document = Document::parse(text, Format::Yaml).unwrap();
-        let verdict = |allow: &[&str], host: &str, method: &str| {
-            let allow = allow.iter().map(|host| (*host).to_owned()).collect();
-            let record = NetworkRecord { allow, ..NetworkRecord::default() };
+        let verdict = |named: &[&str], host: &str, method: &str| {
+            let allow = named.iter().map(|host| (*host).to_owned()).collect();
+            let narrowed = !named.is_empty();
+            let record = NetworkRecord { allow, narrowed, ..NetworkRecord::default() };
             let narrowed = record.document(NetworkMode::Allowlist, Some(&document)).unwrap();
             let request = Some((method, "/"));
             let flow = Flow { host, port: 443, transport: Transport::Tcp, request };
@@ -123,5 +127,11 @@ mod tests {
         // Naming the host again opens nothing that its rule keeps closed, and leaves out what was not named.
         assert!(!verdict(&["a.test"], "a.test", "POST"));
         assert!(!verdict(&["a.test"], "b.test", "POST"));
+        // Nor does taking the last one away.
+        let none = NetworkRecord { narrowed: true, ..NetworkRecord::default() };
+        let none = none.document(NetworkMode::Allowlist, Some(&document)).unwrap();
+        let flow = Flow { host: "b.test", port: 443, transport: Transport::Tcp, request: None };
+        let decision = FlowRules::new(&none).judge(&flow).verdict();
+        assert_eq!(decision, Some(NetworkVerdict::Deny));
     }
 }

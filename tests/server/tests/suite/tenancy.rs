@@ -13,6 +13,8 @@ use crate::keys::{key, tenant_key};
 /// Methods that are about no sandbox or process in particular; who may use them is tested in `keys`.
 const OTHERS: &[&str] = &[
     "CreateSandbox",
+    "ListApprovals",
+    "AnswerApproval",
     "ExplainSandbox",
     "ListProfiles",
     "PutPolicy",
@@ -196,6 +198,21 @@ async fn ask_all(client: &Client, sandbox: &str, process: &str) -> Answers {
     ask!("Serve", first(callbacks.serve(tokio_stream::iter([hello])).await));
     let mut policies = client.policies.clone();
     ask!("LearnPolicy", policies.learn_policy(LearnPolicyRequest { sandbox: s() }));
+    let mut ports = client.ports.clone();
+    ask!("ExposePort", ports.expose_port(ExposePortRequest { sandbox: s(), port: 8000 }));
+    ask!("ListPorts", ports.list_ports(ListPortsRequest { sandbox: s() }));
+    ask!("HidePort", ports.hide_port(HidePortRequest { sandbox: s(), port: 8000 }));
+    let request = v1::ForwardPortRequest { sandbox: s(), port: 8000, ..Default::default() };
+    ask!("ForwardPort", first(ports.forward_port(tokio_stream::iter([request])).await));
+    let mut networks = client.networks.clone();
+    ask!("GetNetwork", networks.get_network(GetNetworkRequest { sandbox: s() }));
+    let deny = vec!["example.com".to_owned()];
+    ask!(
+        "ChangeNetwork",
+        networks.change_network(ChangeNetworkRequest { sandbox: s(), deny: deny })
+    );
+    let request = v1::ReadNetworkLogRequest { sandbox: s(), ..Default::default() };
+    ask!("ReadNetworkLog", drain(networks.read_network_log(request).await));
     ask!("IssueToken", system.issue_token(IssueTokenRequest { sandbox: s() }));
     ask!("DestroySandbox", sandboxes.destroy_sandbox(DestroySandboxRequest { sandbox: s() }));
     answers
@@ -228,6 +245,8 @@ async fn the_table_names_every_method() {
         include_str!("../../../../api/proto/belljar/v1/templates.proto"),
         include_str!("../../../../api/proto/belljar/v1/policies.proto"),
         include_str!("../../../../api/proto/belljar/v1/callbacks.proto"),
+        include_str!("../../../../api/proto/belljar/v1/networks.proto"),
+        include_str!("../../../../api/proto/belljar/v1/ports.proto"),
         include_str!("../../../../api/proto/belljar/v1/secrets.proto"),
         include_str!("../../../../api/proto/belljar/v1/system.proto"),
     ]
@@ -316,6 +335,10 @@ async fn a_stranger_finds_nothing_and_the_owner_everything() {
             "ApplyLayer" => Err(Code::PermissionDenied),
             // It has no workspace.
             "DiffLayer" | "DiscardLayer" => Err(Code::LayerNotFound),
+            // Nothing listens there.
+            "ForwardPort" => Err(Code::PortUnreachable),
+            // It was made without a network.
+            "ChangeNetwork" => Err(Code::InvalidArgument),
             _ => Ok(()),
         };
         assert_eq!(found, expected, "{method}");
@@ -337,6 +360,8 @@ async fn a_stranger_finds_nothing_and_the_owner_everything() {
         match method {
             "ApplyLayer" => assert_eq!(found, Err(Code::PermissionDenied)),
             "DiffLayer" | "DiscardLayer" => assert_eq!(found, Err(Code::LayerNotFound)),
+            "ForwardPort" => assert_eq!(found, Err(Code::PortUnreachable)),
+            "ChangeNetwork" => assert_eq!(found, Err(Code::InvalidArgument)),
             _ => assert_eq!(found, Ok(()), "{method}"),
         }
     }
