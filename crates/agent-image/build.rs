@@ -15,6 +15,7 @@ const SOURCES: [&str; 9] = [
     "crates/agent/src",
     "crates/agent/Cargo.toml",
     "crates/agent/build.rs",
+    "crates/agent/without-unwinding.ld",
     "crates/protocol/Cargo.toml",
     "crates/protocol/src",
     "crates/sys/Cargo.toml",

@@ -1,10 +1,15 @@
 //! Link settings of the static agent.
 #![allow(clippy::print_stdout)] // Build scripts speak to cargo.
 
+const WITHOUT_UNWINDING: &str = "without-unwinding.ld";
+
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rerun-if-changed={WITHOUT_UNWINDING}");
     if std::env::var("CARGO_CFG_TARGET_ENV").as_deref() == Ok("musl") {
-        // The index of tables for unwinding: the agent aborts instead of unwinding, so nobody looks anything up.
+        // The tables for unwinding and their index: the agent aborts instead of unwinding, so nobody looks anything up.
         println!("cargo:rustc-link-arg-bins=-Wl,--no-eh-frame-hdr");
+        let here = std::env::var("CARGO_MANIFEST_DIR").expect("cargo runs this");
+        println!("cargo:rustc-link-arg-bins=-Wl,-T,{here}/{WITHOUT_UNWINDING}");
     }
 }
