@@ -11,7 +11,7 @@ use std::process::Command;
 const PROFILE: &str = "agent";
 
 /// What the agent is made from.
-const SOURCES: [&str; 9] = [
+const SOURCES: &[&str] = &[
     "crates/agent/src",
     "crates/agent/Cargo.toml",
     "crates/agent/build.rs",

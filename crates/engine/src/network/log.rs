@@ -9,6 +9,7 @@ use std::io::{self, BufRead, BufReader, Seek, SeekFrom, Write};
 use std::net::IpAddr;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, SystemTime};
 
@@ -83,6 +84,8 @@ impl NetworkLog {
 pub(crate) struct Logs {
     directory: PathBuf,
     queue: SyncSender<(SandboxId, NetworkEntry)>,
+    /// Entries that were ever queued, and how many of them have been written.
+    queued: AtomicU64,
     written: watch::Receiver<u64>,
 }
 
@@ -97,18 +100,22 @@ impl Logs {
         {
             tracing::warn!(%error, "network logs are not written");
         }
-        Self { directory, queue, written: receiver }
+        Self { directory, queue, queued: AtomicU64::new(0), written: receiver }
     }
 
     /// Adds an entry. Where the disk is slower than the sandboxes, entries are left out.
     pub(crate) fn write(&self, id: &SandboxId, entry: NetworkEntry) {
-        let _ = self.queue.try_send((id.clone(), entry));
+        if self.queue.try_send((id.clone(), entry)).is_ok() {
+            self.queued.fetch_add(1, Ordering::Release);
+        }
     }
 
     pub(crate) fn read(&self, id: &SandboxId, query: NetworkQuery) -> NetworkLog {
         let path = self.directory.join(id.as_str());
         let (sender, entries) = mpsc::channel(AHEAD);
-        tokio::spawn(produce(Cursor::new(path.clone(), query), self.written.clone(), sender));
+        let queued = self.queued.load(Ordering::Acquire);
+        let cursor = Cursor::new(path.clone(), query);
+        tokio::spawn(produce(cursor, queued, self.written.clone(), sender));
         NetworkLog { entries, path }
     }
 
@@ -184,8 +191,11 @@ fn open(directory: &Path) -> io::Result<File> {
 
 type Sender = mpsc::Sender<io::Result<NetworkEntry>>;
 
-async fn produce(cursor: Cursor, mut written: watch::Receiver<u64>, sender: Sender) {
+async fn produce(cursor: Cursor, queued: u64, mut written: watch::Receiver<u64>, sender: Sender) {
     let follow = cursor.query.follow;
+    // What was decided before the question belongs to the answer, unless the disk hangs.
+    let all = written.wait_for(|written| *written >= queued);
+    let _ = tokio::time::timeout(LOOK_AGAIN, all).await;
     let mut cursor = cursor;
     loop {
         written.borrow_and_update();

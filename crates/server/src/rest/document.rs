@@ -102,11 +102,13 @@ fn add_parameters(operation: &mut Value, path: &str) {
 fn add_failures(operation: &mut Value, path: &str) {
     let takes_body = operation.get("requestBody").is_some();
     let names_something = path.contains('{') || takes_body || path.contains("/events");
+    // They take a sandbox as a parameter.
+    let by_parameter = ["/v1/processes", "/v1/approvals"].contains(&path);
     let failures = [
         ("400", "The request is wrong, or cannot be had on this host", true),
         ("401", "The caller is not known", true),
         ("403", "The caller may not do this", true),
-        ("404", "What is named does not exist", names_something || path == "/v1/processes"),
+        ("404", "What is named does not exist", names_something || by_parameter),
         ("408", "The body stalled", takes_body),
         ("409", "Not in this state, or it exists already", names_something),
         ("413", "The body is too large", takes_body),

@@ -10,7 +10,7 @@ use utoipa_axum::routes;
 
 use super::extract::{Json, Path, Query};
 use super::stream::{Named, begun, events, lines};
-use super::{Answer, Lines, answer, same};
+use super::{Answer, Events, Lines, answer, same};
 use crate::api::Api;
 use crate::call::Call;
 use crate::problem::Result;
@@ -71,10 +71,10 @@ struct LogQuery {
 /// Tells what a sandbox wanted to reach and what came of it, a JSON value per line, oldest first.
 #[utoipa::path(
     get, path = "/v1/sandboxes/{sandbox}/network/log", params(LogQuery),
-    responses((
-        status = 200, description = "`NetworkDecision` values", body = Lines,
-        content_type = "application/x-ndjson",
-    )),
+    responses((status = 200, description = "`NetworkDecision` values", content(
+        (Lines = "application/x-ndjson"),
+        (Events = "text/event-stream"),
+    ))),
 )]
 async fn read_network_log(
     State(api): State<Api>,
