@@ -150,7 +150,7 @@ fn set_secret(belljar: &Installation, value: &str) {
 fn has(program: &str) -> bool {
     let found = Path::new("/usr/bin").join(program).exists();
     if !found {
-        eprintln!("SKIPPED {program}: it is not in /usr/bin");
+        belljar_testkit::skip(program, "it is not in /usr/bin");
     }
     found
 }
