@@ -28,6 +28,9 @@ for item in document["paths"].values():
                 parameter["schema"] = {"enum": things[name]}
             elif place == "query" and name == "path":
                 parameter["schema"] = {"enum": PATHS}
+            elif place == "query" and name == "follow":
+                # What is followed never ends.
+                parameter["schema"] = {"enum": [False]}
 
 schemas = document["components"]["schemas"]
 for name, schema in schemas.items():
