@@ -6,6 +6,8 @@ mod bounds;
 mod clients;
 mod host;
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use host::{code_of, with_host};
 use http_body_util::{BodyExt, Full};
@@ -153,6 +155,49 @@ fn an_address_is_a_tool() {
         for name in ["large", "moved", "broken", "nobody"] {
             assert_eq!(host.call(&id, name, "{}").await, Err("tool-failed".to_owned()), "{name}");
         }
+        host
+    });
+}
+
+/// Whether a program with this word among its arguments runs, in whichever sandbox.
+fn runs_on_this_machine(word: &str) -> bool {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let arguments = processes.map(|process| process.path().join("cmdline"));
+    let mut read = arguments.filter_map(|path| std::fs::read(path).ok());
+    read.any(|line| line.split(|byte| *byte == 0).any(|argument| argument == word.as_bytes()))
+}
+
+#[test]
+fn a_server_that_ends_is_missed_and_its_successor_answers() {
+    with_host(async |host| {
+        let id = host
+            .create("tool_allowlist: [one]\ntools: [{name: one, command: [/bin/echo, '1']}]")
+            .await;
+        assert_eq!(host.call(&id, "one", "{}").await.as_deref(), Ok("1"));
+        // Calls until one is missed, then as a program whose name is seen from outside, until the next server answers.
+        let missed = format!("missed-{id}");
+        let line = format!(
+            "until belljar-tool call one '{{}}' 2>&1 | tee /tmp/said | grep -q error; do :; done; \
+             exec sh -c 'until belljar-tool call one {{}} >/tmp/again 2>/dev/null; do :; done' {missed}"
+        );
+        let started = host
+            .engine
+            .start(
+                id.as_str(),
+                belljar_engine::ExecRequest::new(belljar_engine::Program::Shell(line.into())),
+            )
+            .await
+            .unwrap();
+        let process = started.process.clone();
+        let state = host.stop().await;
+        while !runs_on_this_machine(&missed) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let host = host::Host::start(&state).await;
+        host.engine.wait(&process.id, Some(Duration::from_secs(60))).await.unwrap();
+        let said = host.shell(&id, "cat /tmp/again; grep -c unavailable /tmp/said").await;
+        assert_eq!((said.code, said.out.as_str()), (0, "1\n1\n"), "{said:?}");
+        assert_eq!(host.call(&id, "one", "{}").await.as_deref(), Ok("1"));
         host
     });
 }
