@@ -138,8 +138,11 @@ impl Agent {
                 None
             }
 
-            Body::ServeTools(_) => {
-                self.serve_tools(connection)?;
+            Body::ServeTools(serve) => {
+                match serve.withdrawn {
+                    true => self.lose_tool_server(connection),
+                    false => self.serve_tools(connection)?,
+                }
                 done()
             }
             Body::ToolAnswer(answer) => {

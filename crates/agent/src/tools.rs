@@ -212,7 +212,7 @@ impl Agent {
         Ok(())
     }
 
-    /// The host that answered calls is gone.
+    /// A host that answered calls is gone, or answers no more.
     pub(crate) fn lose_tool_server(&mut self, connection: u32) {
         let Some(tools) = &mut self.tools else { return };
         let served = tools.server() == Some(connection);

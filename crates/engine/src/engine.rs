@@ -543,6 +543,10 @@ impl Engine {
         self.inner.stop_caretaker();
         self.inner.background.finish(CLOSING).await;
         self.inner.gates.close_all();
+        let live: Vec<_> = self.inner.lock_live().values().cloned().collect();
+        for live in live {
+            live.withdraw_tools().await;
+        }
         for backend in self.inner.backends.iter() {
             backend.close().await;
         }

@@ -95,6 +95,13 @@ impl Live {
         }
     }
 
+    /// Calls of tools are for whoever comes next: the connection stays for as long as a process is attended to.
+    pub(crate) async fn withdraw_tools(&self) {
+        if let Some(connection) = self.connection.lock().await.as_ref() {
+            connection.withdraw_tools();
+        }
+    }
+
     /// The counters before a process runs: as they were last seen, so that a command need not wait for them. What was
     /// counted since is told with the next command that asks.
     pub(crate) async fn baseline(&self) -> Counters {

@@ -877,7 +877,11 @@ pub struct LeaseEnded {
 }
 /// This connection answers calls: at once, or when those that asked before it are gone. Answered by Done.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct ServeTools {}
+pub struct ServeTools {
+    /// It answers no more, though it stays.
+    #[prost(bool, tag = "1")]
+    pub withdrawn: bool,
+}
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ToolCall {
     /// not used twice in a sandbox's life

@@ -173,7 +173,15 @@ impl Connection {
     pub(crate) fn serve_tools(&self) -> Result<(), AgentError> {
         match self.shared.serves_tools.swap(true, Ordering::Relaxed) {
             true => Ok(()),
-            false => self.tell(Body::ServeTools(v1::ServeTools {})),
+            false => self.tell(Body::ServeTools(v1::ServeTools::default())),
+        }
+    }
+
+    /// Gives calls of tools back to whoever else answers them.
+    pub(crate) fn withdraw_tools(&self) {
+        if self.shared.serves_tools.swap(false, Ordering::Relaxed) {
+            // An agent that is gone has nobody that calls.
+            let _ = self.tell(Body::ServeTools(v1::ServeTools { withdrawn: true }));
         }
     }
 
