@@ -46,7 +46,7 @@ fn a_call_finds_the_host_that_serves_and_its_answer_the_caller() {
     let (_agent, mut host, socket) = with_tools();
     let alone = answer(say(&socket, "call add {}\n"));
     assert!(alone.starts_with("error tool-unavailable "), "{alone}");
-    assert!(matches!(host.ask(Body::ServeTools(ServeTools {})), Body::Done(_)));
+    assert!(matches!(host.ask(Body::ServeTools(ServeTools::default())), Body::Done(_)));
     let first = say(&socket, "call add {\"a\": 1}\n");
     let one = next_call(&mut host);
     assert_eq!((one.name.as_slice(), one.arguments.as_slice()), (&b"add"[..], &b"{\"a\": 1}"[..]));
@@ -66,7 +66,7 @@ fn a_call_finds_the_host_that_serves_and_its_answer_the_caller() {
 #[test]
 fn who_calls_is_known_by_the_process_it_belongs_to() {
     let (_agent, mut host, socket) = with_tools();
-    assert!(matches!(host.ask(Body::ServeTools(ServeTools {})), Body::Done(_)));
+    assert!(matches!(host.ask(Body::ServeTools(ServeTools::default())), Body::Done(_)));
     let code = "import socket,sys; s=socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); s.sendall(b'list\\n'); s.recv(9)";
     let start =
         argv(&["sh", "-c", "python3 -c \"$0\" \"$1\"; true", code, socket.to_str().unwrap()]);
@@ -86,12 +86,12 @@ fn who_calls_is_known_by_the_process_it_belongs_to() {
 #[test]
 fn a_host_that_goes_away_lets_nobody_wait() {
     let (agent, mut host, socket) = with_tools();
-    assert!(matches!(host.ask(Body::ServeTools(ServeTools {})), Body::Done(_)));
+    assert!(matches!(host.ask(Body::ServeTools(ServeTools::default())), Body::Done(_)));
     let caller = say(&socket, "call add {}\n");
     next_call(&mut host);
     // A second one waits for its turn.
     let mut other = agent.connect();
-    assert!(matches!(other.ask(Body::ServeTools(ServeTools {})), Body::Done(_)));
+    assert!(matches!(other.ask(Body::ServeTools(ServeTools::default())), Body::Done(_)));
     drop(host);
     let told = answer(caller);
     assert!(told.starts_with("error tool-unavailable "), "{told}");
@@ -104,7 +104,7 @@ fn a_host_that_goes_away_lets_nobody_wait() {
 #[test]
 fn a_caller_that_leaves_takes_its_call_back() {
     let (_agent, mut host, socket) = with_tools();
-    assert!(matches!(host.ask(Body::ServeTools(ServeTools {})), Body::Done(_)));
+    assert!(matches!(host.ask(Body::ServeTools(ServeTools::default())), Body::Done(_)));
     let caller = say(&socket, "call add {}\n");
     let call = next_call(&mut host);
     drop(caller);
