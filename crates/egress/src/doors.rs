@@ -1,5 +1,6 @@
 //! What a sandbox's network ends in, and who is behind it.
 
+mod asked;
 mod candidates;
 mod draft;
 mod farewell;
@@ -8,10 +9,12 @@ mod pass;
 pub(crate) mod proxy;
 mod pump;
 pub(crate) mod tcp;
+pub(crate) mod token;
 mod tunnel;
 pub(crate) mod udp;
 
 pub(crate) use draft::Draft;
+pub use token::ProxyKey;
 
 use std::future::Future;
 use std::io;

@@ -7,11 +7,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::Semaphore;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
+use crate::doors::token::{Access, Registry};
 use crate::doors::{proxy, tcp, udp};
 use crate::flow::{Judge, Parts, Room};
 use crate::names::{self, Resolver};
-use crate::{Approver, Authority, Doors, Identity, Recorder, Rules, Secrets, Settings};
+use crate::{Approver, Authority, Doors, Identity, ProxyKey, Recorder, Rules, Secrets, Settings};
 
 /// What all gates of a server share.
 pub struct Egress {
@@ -21,11 +23,18 @@ pub struct Egress {
     approver: Arc<dyn Approver>,
     secrets: Arc<dyn Secrets>,
     room: Arc<Room>,
+    gates: Arc<Registry>,
+}
+
+/// A proxy for sandboxes to which no link leads. Dropping it closes it, and what goes through it.
+pub struct SharedProxy {
+    _closed: DropGuard,
 }
 
 /// The open doors of one sandbox. Dropping it closes them and cuts every flow.
 pub struct Gate {
     judge: Arc<Judge>,
+    gates: Arc<Registry>,
 }
 
 /// What a gate is doing and has done.
@@ -57,6 +66,7 @@ impl Egress {
             approver,
             secrets,
             room: Room::of_process(),
+            gates: Arc::default(),
         }
     }
 
@@ -83,7 +93,7 @@ impl Egress {
             room: Arc::clone(&self.room),
         }));
         // Made first: whatever fails below closes what is already served.
-        let gate = Gate { judge: Arc::clone(&judge) };
+        let gate = Gate { judge: Arc::clone(&judge), gates: Arc::clone(&self.gates) };
         let flows = Arc::new(Semaphore::new(self.settings.max_flows));
         for listener in doors.tcp {
             gate.serve(tcp::serve(Arc::clone(&judge), listening(listener)?, Arc::clone(&flows)));
@@ -100,7 +110,27 @@ impl Egress {
         for (port, socket) in doors.udp {
             gate.serve(udp::serve(Arc::clone(&judge), port, bound(socket)?));
         }
+        self.gates.add(&judge);
         Ok(gate)
+    }
+
+    /// Serves a proxy to which sandboxes say by a token who they are: for backends that cannot lead a link to doors. Only
+    /// sandboxes with an open gate (it may be one without doors) are served. Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// Where the socket cannot be served.
+    pub fn serve_proxy(
+        &self,
+        listener: std::net::TcpListener,
+        key: ProxyKey,
+    ) -> io::Result<SharedProxy> {
+        let access = Access::Shared { key, gates: Arc::clone(&self.gates) };
+        let closed = CancellationToken::new();
+        let until = closed.clone();
+        let (listener, room) = (listening(listener)?, Arc::clone(&self.room));
+        let serving = proxy::serve_shared(access, listener, room, closed.clone());
+        tokio::spawn(async move { until.run_until_cancelled(serving).await });
+        Ok(SharedProxy { _closed: closed.drop_guard() })
     }
 }
 
@@ -145,6 +175,7 @@ impl Gate {
 impl Drop for Gate {
     fn drop(&mut self) {
         self.judge.live().closed().cancel();
+        self.gates.remove(&self.judge);
     }
 }
 

@@ -29,8 +29,8 @@ mod rules;
 mod settings;
 
 pub use credentials::SecretValue;
-pub use doors::{Destinations, Doors, Identity, Redirected};
-pub use gate::{Counts, Egress, Gate};
+pub use doors::{Destinations, Doors, Identity, ProxyKey, Redirected};
+pub use gate::{Counts, Egress, Gate, SharedProxy};
 pub use http::{Handled, HandledRequest, RequestHandler};
 pub use intercept::{
     Authority, AuthorityError, RootFile, TRUST_BUNDLE, TRUST_CERTIFICATE, TRUST_DIRECTORY, Trust,

@@ -17,15 +17,15 @@ use crate::hello::Hello;
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
 
 impl Opening {
-    /// Connects and carries the bytes as they are. `unseen` says that the client has not spoken yet (and whether the mode is
-    /// `full`): what it says first is checked then.
+    /// Connects and carries the bytes as they are. Where the client has not spoken yet, what it says first is checked
+    /// then.
     pub(super) async fn pass(
         &mut self,
         host: &str,
         permit: Permit,
         draft: &mut Draft,
         carried: &Carried,
-        unseen: Option<bool>,
+        unseen: Option<Unseen>,
     ) -> Result<Decided, Reason> {
         let reason = permit.reason;
         // In the mode `full` a greeting may name another host than the address was given for: the address counts.
@@ -48,8 +48,8 @@ impl Opening {
         let read = &mut self.read;
         let client = &self.stream;
         let up = async {
-            if let Some(full) = unseen {
-                late(client, read, |hello| {
+            if let Some(Unseen { full, looked_into }) = unseen {
+                late(client, read, looked_into, |hello| {
                     let name = match &hello.server_name {
                         Some(name) if full || names.contains(name) => name,
                         Some(_) => return Err(Reason::SniMismatch),
@@ -78,8 +78,10 @@ impl Opening {
         };
         let down = pump::carry(upstream, client, &permit, Direction::Down, &carried.down);
         let ended = tokio::select! {
-            both = async { tokio::try_join!(up, down) } => both.map(|_| ()),
+            // Asked first: once the rules have changed, not one byte more goes through.
+            biased;
             () = permit.revoked() => Err(Stopped::Refused(Reason::Revoked)),
+            both = async { tokio::try_join!(up, down) } => both.map(|_| ()),
             () = pump::idle(carried) => Err(Stopped::Refused(Reason::TimedOut)),
         };
         Ok(Decided::Done(match ended {
@@ -96,14 +98,26 @@ impl Opening {
     }
 }
 
+/// Of a client that waits for the server to speak first.
+#[derive(Clone, Copy)]
+pub(super) struct Unseen {
+    /// The mode is `full`.
+    pub(super) full: bool,
+    /// Requests to some name of the address must be seen, so that what is no TLS cannot pass: who waits a moment is not
+    /// to get past what is asked of those who do not.
+    pub(super) looked_into: bool,
+}
+
 /// Waits for a silent client's first bytes and checks them.
 async fn late(
     client: &TcpStream,
     read: &mut Vec<u8>,
+    looked_into: bool,
     check: impl FnOnce(&Hello) -> Result<(), Reason>,
 ) -> Result<(), Reason> {
     match head::read(client, read, None).await? {
         Head::Tls(hello) => check(&hello),
+        Head::Plain if looked_into && !read.is_empty() => Err(Reason::Unsupported),
         Head::Plain | Head::Silent => Ok(()),
     }
 }

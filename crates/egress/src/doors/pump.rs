@@ -1,7 +1,8 @@
 //! Bytes in both directions, as the other side sends them: backpressure, half-close and reset are passed on.
 //!
 //! An idle connection holds no buffer. A busy one copies through a small buffer, and a bulk transfer goes through a
-//! pipe in the kernel, of which there is a bounded number for all sandboxes.
+//! pipe in the kernel, of which there is a bounded number for all sandboxes. However fast both sides are, a transfer
+//! gives way to others now and then, and ends with the first look after its permission ended.
 
 use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -77,6 +78,7 @@ pub(crate) async fn carry(
 ) -> Result<(), Stopped> {
     let mut bulk = 0;
     loop {
+        go_on(permit).await?;
         let moved = if bulk < BULK {
             copy(from, to, permit, direction).await?
         } else if let Some(mut pipe) = Channel::open() {
@@ -95,6 +97,15 @@ pub(crate) async fn carry(
         carried.fetch_add(moved, Ordering::Relaxed);
         bulk += moved;
     }
+}
+
+/// Between two moves: gives way where both sides are always ready, and ends what is no longer allowed.
+async fn go_on(permit: &Permit) -> Result<(), Stopped> {
+    tokio::task::coop::consume_budget().await;
+    if permit.token().is_cancelled() {
+        return Err(Stopped::Refused(Reason::Revoked));
+    }
+    Ok(())
 }
 
 /// Writes bytes that were read ahead.
@@ -173,6 +184,7 @@ impl Channel {
         carried: &AtomicU64,
     ) -> Result<bool, Stopped> {
         loop {
+            go_on(permit).await?;
             let most = permit.at_once(direction).unwrap_or(PIPE);
             let filled = from.try_io(Interest::READABLE, || self.pipe.fill(from, most));
             let length = match filled {

@@ -22,6 +22,7 @@ use super::candidates::Candidates;
 use super::draft::Draft;
 use super::farewell;
 use super::head::{self, Head, is_http};
+use super::pass::Unseen;
 use super::pump::{self, Carried};
 use super::tunnel::Target;
 use crate::flow::{Answer, Entry, Intercepted, Judge, Outcome, Permit, Prefixed, Question};
@@ -172,7 +173,9 @@ impl Opening {
                     // The rules changed since they were asked.
                     Judged::Inspect(_) => Err(Reason::Revoked),
                     Judged::Pass(permit) => {
-                        self.pass(&host, permit, draft, carried, Some(full)).await
+                        let looked_into = candidates.inspected(false).is_some();
+                        let unseen = Unseen { full, looked_into };
+                        self.pass(&host, permit, draft, carried, Some(unseen)).await
                     }
                 }
             }

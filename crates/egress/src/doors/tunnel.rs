@@ -53,6 +53,18 @@ pub(crate) fn malformed() -> Vec<u8> {
     reply("400 Bad Request", Reason::Malformed, "", "the request cannot be read")
 }
 
+/// Who it is was not said, or not proved.
+pub(crate) fn unknown() -> Vec<u8> {
+    let body = "{\"code\":\"unauthenticated\",\"message\":\"this proxy wants the sandbox's token as password\"}\n";
+    format!(
+        "HTTP/1.1 407 Proxy Authentication Required\r\nx-belljar-decision: deny\r\n\
+         proxy-authenticate: Basic realm=\"belljar\"\r\ncontent-type: application/json\r\n\
+         content-length: {}\r\nconnection: close\r\n\r\n{body}",
+        body.len(),
+    )
+    .into_bytes()
+}
+
 /// The answer that agents can read: who decided, why, about what.
 pub(crate) fn refused(target: &Target, reason: Reason) -> Vec<u8> {
     let host = match &target.host {

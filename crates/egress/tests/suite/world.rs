@@ -28,6 +28,7 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 const ORIGINS: [&str; 5] = ["127.0.0.2", "127.0.0.3", "127.0.0.4", "127.0.0.5", "127.0.0.6"];
 
 pub(crate) struct World {
+    pub(crate) egress: Egress,
     pub(crate) gate: Gate,
     pub(crate) upstream: Upstream,
     pub(crate) proxy: SocketAddr,
@@ -165,7 +166,16 @@ impl World {
             proxy: vec![proxy],
         };
         let gate = egress.open(identity, doors, rules, inspection.authority).unwrap();
-        Self { gate, upstream, proxy: proxy_address, dns, tcp: tcp_address, destinations, records }
+        Self {
+            egress,
+            gate,
+            upstream,
+            proxy: proxy_address,
+            dns,
+            tcp: tcp_address,
+            destinations,
+            records,
+        }
     }
 
     /// Connects as a program in the sandbox does: to an address, and ends in the door.
