@@ -26,6 +26,11 @@ pub(crate) enum BenchCommand {
     ///
     /// Python in a sandbox calls a function of a connected client, then a program of the host.
     Tools(BenchToolsArgs),
+    /// What the doors cost: throughput, latency, memory per connection, creation
+    ///
+    /// A client asks an origin straight and from a sandbox, in turns. The origin, the client and a server of its own are in
+    /// network namespaces made for it, which takes root; the host's own network has no part in it.
+    Egress(BenchEgressArgs),
 }
 
 #[derive(Args, Debug)]
@@ -84,6 +89,29 @@ pub(crate) struct BenchApiArgs {
     pub(crate) json: bool,
 }
 
+#[derive(Args, Debug)]
+pub(crate) struct BenchEgressArgs {
+    /// Words sent there and back
+    #[arg(long, default_value_t = 5000, value_parser = clap::value_parser!(u32).range(10..=100_000))]
+    pub(crate) count: u32,
+
+    /// The size of a transfer, in MiB
+    #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub(crate) megabytes: u32,
+
+    /// Connections that are open at once
+    #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u32).range(2..=4000))]
+    pub(crate) connections: u32,
+
+    /// Sandboxes that are made, of each kind
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(10..=10_000))]
+    pub(crate) sandboxes: u32,
+
+    /// Print the figures as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 impl BenchArgs {
     pub(crate) fn json(&self) -> bool {
         match &self.command {
@@ -91,6 +119,7 @@ impl BenchArgs {
             BenchCommand::Api(args) => args.json,
             BenchCommand::Idle(args) => args.json,
             BenchCommand::Tools(args) => args.json,
+            BenchCommand::Egress(args) => args.json,
         }
     }
 }

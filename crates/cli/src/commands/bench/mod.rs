@@ -1,6 +1,8 @@
 //! `belljar bench`: how fast and how small, beside peers, in one run.
 
 mod api;
+mod beside;
+mod egress;
 mod idle;
 mod peers;
 mod start;
@@ -22,6 +24,7 @@ pub(crate) async fn bench(context: &Context, args: &BenchArgs) -> Result<Done, F
         BenchCommand::Api(args) => api::api(context, args).await,
         BenchCommand::Idle(args) => idle::idle(context, args).await,
         BenchCommand::Tools(args) => tools::tools(context, args).await,
+        BenchCommand::Egress(args) => egress::egress(context, args).await,
     }
 }
 

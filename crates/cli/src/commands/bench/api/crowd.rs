@@ -8,8 +8,8 @@ use belljar_client::Client;
 use belljar_policy::limits::format_bytes;
 use serde::Serialize;
 
+use super::super::beside::Beside;
 use super::rest::{Rest, broken};
-use super::server::Beside;
 use super::{create, destroy};
 use crate::failure::Failure;
 

@@ -5,7 +5,6 @@
 
 mod crowd;
 mod rest;
-mod server;
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +15,7 @@ use serde::Serialize;
 
 use self::crowd::{Followers, Idle};
 use self::rest::Rest;
-use self::server::Beside;
+use super::beside::Beside;
 use super::stats::{Figures, table};
 use super::{Done, Stages, whole};
 use crate::args::BenchApiArgs;
