@@ -171,6 +171,8 @@ codes! {
 
     /// A secret that a credential names cannot be had from its source on the host.
     SecretUnavailable => "secret-unavailable",
+    /// The host that a request of the sandbox went to could not be reached, or did not prove to be that host.
+    UpstreamFailed => "upstream-failed",
 
     // --- limits reached ---
     /// The memory limit was reached and the kernel killed a process of the sandbox.

@@ -5,17 +5,16 @@
 
 mod common {
     #[allow(dead_code, reason = "shared with the other suites")]
+    pub(crate) mod web;
+    #[allow(dead_code, reason = "shared with the other suites")]
     pub(crate) mod world;
 }
 
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
 
 use belljar_testkit::{Finished, Installation, Sandbox, matrix};
-use common::world::{OTHER, World};
-use serde_json::Value;
+use common::web::{TELLING, Web, has};
+use common::world::World;
 
 matrix! {
     programs_inside_trust_their_authority,
@@ -25,31 +24,6 @@ matrix! {
 }
 
 const SECRET: &str = "hunter2-the-real-secret";
-
-/// Tells what it got, over TLS, in the world.
-const SERVER: &str = r#"
-import http.server, json, ssl, sys
-class Handler(http.server.BaseHTTPRequestHandler):
-    protocol_version = 'HTTP/1.1'
-    def answer(self):
-        body = self.rfile.read(int(self.headers.get('content-length') or 0)).decode()
-        text = json.dumps({'method': self.command, 'path': self.path, 'headers': dict(self.headers), 'body': body}).encode()
-        self.send_response(200)
-        self.send_header('content-type', 'application/json')
-        self.send_header('content-length', str(len(text)))
-        self.end_headers()
-        self.wfile.write(text)
-        with open(sys.argv[3], 'a') as log:
-            log.write(json.dumps({'path': self.path, 'authorization': self.headers.get('authorization')}) + '\n')
-    do_GET = do_POST = do_DELETE = answer
-    def log_message(self, *words): pass
-server = http.server.ThreadingHTTPServer((sys.argv[1], 443), Handler)
-context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-context.load_cert_chain(sys.argv[2])
-server.socket = context.wrap_socket(server.socket, server_side=True)
-print('ready', flush=True)
-server.serve_forever()
-"#;
 
 const POLICY: &str = "
 version: '1.0'
@@ -64,69 +38,6 @@ credentials:
     host: web.test
     inject: bearer
 ";
-
-struct Web {
-    child: Child,
-    log: std::path::PathBuf,
-}
-
-impl Drop for Web {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Web {
-    /// Serves `web.test`; the server of Belljar trusts its certificate if `trusted`.
-    fn start(world: &World, belljar: &Installation, trusted: bool) -> Self {
-        world.name("web.test", &[OTHER]);
-        let directory = belljar.make_directory("web");
-        let pem = directory.join("both.pem");
-        let made = Command::new("openssl")
-            .args([
-                "req",
-                "-x509",
-                "-newkey",
-                "ec",
-                "-pkeyopt",
-                "ec_paramgen_curve:P-256",
-                "-nodes",
-            ])
-            .args(["-days", "2", "-subj", "/CN=web.test", "-addext", "subjectAltName=DNS:web.test"])
-            .args(["-addext", "basicConstraints=critical,CA:FALSE"])
-            .arg("-keyout")
-            .arg(directory.join("key.pem"))
-            .arg("-out")
-            .arg(directory.join("certificate.pem"))
-            .stderr(Stdio::null())
-            .status();
-        assert!(made.expect("openssl is there").success());
-        let read = |name: &str| fs::read_to_string(directory.join(name)).expect("just made");
-        fs::write(&pem, read("key.pem") + &read("certificate.pem")).expect("our own file");
-        if trusted {
-            let config = belljar.make_directory("home/.config/belljar").join("config.toml");
-            let text = fs::read_to_string(&config).unwrap_or_default();
-            let roots = directory.join("certificate.pem");
-            fs::write(&config, format!("{text}tls_roots = \"{}\"\n", roots.display()))
-                .expect("our own file");
-        }
-        let log = directory.join("log");
-        let mut command = Command::new("python3");
-        command.args(["-c", SERVER, OTHER]).arg(&pem).arg(&log).stdout(Stdio::piped());
-        let mut child = world.start(command);
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
-        assert_eq!(line, "ready\n");
-        Self { child, log }
-    }
-
-    /// What arrived: the path and the authorization of each request.
-    fn seen(&self) -> Vec<Value> {
-        let text = fs::read_to_string(&self.log).unwrap_or_default();
-        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
-    }
-}
 
 fn create<'b>(belljar: &'b Installation) -> Sandbox<'b> {
     set_secret(belljar, SECRET);
@@ -147,21 +58,13 @@ fn set_secret(belljar: &Installation, value: &str) {
     belljar.run(["secrets", "set", "token", "--from-file", file]).expect_success();
 }
 
-fn has(program: &str) -> bool {
-    let found = Path::new("/usr/bin").join(program).exists();
-    if !found {
-        belljar_testkit::skip(program, "it is not in /usr/bin");
-    }
-    found
-}
-
 fn curl(sandbox: &Sandbox<'_>, arguments: &[&str]) -> Finished {
     sandbox.exec(["curl", "-sS", "--max-time", "10"].iter().chain(arguments))
 }
 
 fn programs_inside_trust_their_authority(belljar: &Installation) {
     let world = World::new(belljar);
-    let web = Web::start(&world, belljar, true);
+    let web = Web::start(&world, belljar, true, TELLING);
     let sandbox = belljar.create(&["--network", "allowlist", "--allow", "web.test/public"]);
     try_programs(&sandbox);
     let denied = curl(&sandbox, &["-D", "-", "https://web.test/private"]);
@@ -207,7 +110,7 @@ fn try_programs(sandbox: &Sandbox<'_>) {
 
 fn requests_get_credentials_that_nobody_inside_has(belljar: &Installation) {
     let world = World::new(belljar);
-    let web = Web::start(&world, belljar, true);
+    let web = Web::start(&world, belljar, true, TELLING);
     let sandbox = create(belljar);
     let url = "https://web.test/public/x";
     let told = curl(&sandbox, &["-H", "authorization: Bearer guest", url]).expect_success().json();
@@ -231,7 +134,7 @@ fn requests_get_credentials_that_nobody_inside_has(belljar: &Installation) {
 
 fn an_authority_outlives_the_server(belljar: &Installation) {
     let world = World::new(belljar);
-    let _web = Web::start(&world, belljar, true);
+    let _web = Web::start(&world, belljar, true, TELLING);
     let sandbox = create(belljar);
     let url = "https://web.test/public/x";
     curl(&sandbox, &[url]).expect_success();
@@ -244,7 +147,7 @@ fn an_authority_outlives_the_server(belljar: &Installation) {
 
 fn a_wrong_certificate_gets_nothing(belljar: &Installation) {
     let world = World::new(belljar);
-    let web = Web::start(&world, belljar, false);
+    let web = Web::start(&world, belljar, false, TELLING);
     let sandbox = create(belljar);
     let told = curl(&sandbox, &["https://web.test/public/x"]).expect_success().json();
     assert_eq!(

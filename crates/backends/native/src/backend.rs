@@ -169,7 +169,8 @@ impl Native {
         ProcessIdentity::from_text(&text)
     }
 
-    async fn try_probe(&self) -> Result<(f64, Vec<Enforcement>)> {
+    /// How long a tiny sandbox took, what would hold one, and why there are no networks, if there are none.
+    async fn try_probe(&self) -> Result<(f64, Vec<Enforcement>, Option<Error>)> {
         let spec = || SandboxSpec {
             id: probe_id(),
             root: RootSource::Host,
@@ -189,10 +190,15 @@ impl Native {
         let spec = spec();
         let id = spec.id.clone();
         let running = self.start(spec).await;
+        let started = started.elapsed();
+        // In the sandbox that is there: nothing is prepared for others that way.
+        let doors = if running.is_ok() { self.doors(&id, &[]).await.err() } else { None };
+        let stopping = Instant::now();
         let stopped = self.stop(&id).await;
         running?;
         stopped?;
-        Ok((started.elapsed().as_secs_f64() * 1000.0, enforcement))
+        let taken = started + stopping.elapsed();
+        Ok((taken.as_secs_f64() * 1000.0, enforcement, doors))
     }
 }
 
@@ -217,11 +223,17 @@ impl Backend for Native {
             enforcement: Vec::new(),
         };
         match tokio::time::timeout(PROBE_LIMIT, self.try_probe()).await {
-            Ok(Ok((milliseconds, enforcement))) => {
+            Ok(Ok((milliseconds, enforcement, no_networks))) => {
                 let privileged = self.facts().await.is_ok_and(|facts| facts.privileged);
                 probe.works = true;
                 probe.reason =
                     if privileged { "root" } else { "ordinary user, user namespaces" }.to_owned();
+                if let Some(error) = no_networks {
+                    probe
+                        .reason
+                        .push_str(&format!("; only `--network none`: {}", with_causes(&error)));
+                    probe.remedy = error.remedy;
+                }
                 probe.start_ms = Some(milliseconds);
                 probe.enforcement = enforcement;
             }

@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belljar_codes::Code;
+use belljar_egress::Rules;
 use belljar_policy::{HostPattern, NetworkMode};
 use ipnet::IpNet;
 
 use super::{Network, mode, policy};
 use crate::engine::Inner;
-use crate::store::SandboxRecord;
+use crate::store::{SandboxRecord, State};
 use crate::time::duration_ms;
 use crate::{Error, Result};
 
@@ -115,9 +116,33 @@ pub(crate) async fn change(
         ));
     }
     let rules = network.rules(mode, policy.as_ref().map(|policy| &policy.document))?;
+    enforceable(inner, &sandbox, &rules).await?;
     inner.store.redescribe(&sandbox.id, &sandbox.details).await?;
     inner.gates.with(&sandbox.id, |gate| gate.set_rules(rules));
     Ok(sandbox)
+}
+
+/// Refuses what would be on record and hold nowhere.
+async fn enforceable(inner: &Inner, sandbox: &SandboxRecord, rules: &Rules) -> Result<()> {
+    let id = &sandbox.id;
+    if rules.inspects() && inner.store.authority(id).await?.is_none() {
+        return Err(Error::new(
+            Code::NotEnforceable,
+            format!("requests of sandbox `{id}` cannot be looked into: it was made without rules that need that, so its programs trust no authority for it"),
+        )
+        .with_remedy("allow the whole host, or create a sandbox with the path among its rules"));
+    }
+    // Whoever holds the doors must hear of it; if nobody does, that is for us to do.
+    inner.open_gate(sandbox).await?;
+    let running = matches!(sandbox.state, State::Ready | State::Paused);
+    if running && !inner.gates.holds(id) {
+        return Err(Error::new(
+            Code::SandboxNotReady,
+            format!("another process holds the doors of sandbox `{id}`"),
+        )
+        .with_remedy("ask the server of this state directory, not an engine beside it"));
+    }
+    Ok(())
 }
 
 pub(crate) fn show(inner: &Inner, sandbox: &SandboxRecord) -> Network {

@@ -311,6 +311,11 @@ export class SecretUnavailableError extends BelljarError {
   override readonly name: string = "SecretUnavailableError";
 }
 
+/** `upstream-failed`: The host that a request of the sandbox went to could not be reached, or did not prove to be that host. */
+export class UpstreamFailedError extends BelljarError {
+  override readonly name: string = "UpstreamFailedError";
+}
+
 /** `oom`: The memory limit was reached and the kernel killed a process of the sandbox. */
 export class OomError extends BelljarError {
   override readonly name: string = "OomError";

@@ -110,6 +110,12 @@ impl World {
         self.tls.is_some()
     }
 
+    /// Every name that the resolver was asked for.
+    #[allow(dead_code, reason = "not every suite does")]
+    pub(crate) fn asked(&self) -> Vec<String> {
+        self.asked.lock().expect("no test panics with it").clone()
+    }
+
     pub(crate) fn was_asked(&self, name: &str) -> bool {
         self.asked.lock().expect("no test panics with it").iter().any(|asked| asked == name)
     }

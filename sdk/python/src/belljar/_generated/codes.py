@@ -378,6 +378,12 @@ class SecretUnavailable(BelljarError):
     code = "secret-unavailable"
 
 
+class UpstreamFailed(BelljarError):
+    """The host that a request of the sandbox went to could not be reached, or did not prove to be that host."""
+
+    code = "upstream-failed"
+
+
 class Oom(BelljarError):
     """The memory limit was reached and the kernel killed a process of the sandbox."""
 
@@ -579,6 +585,7 @@ BY_CODE: Dict[str, Type[BelljarError]] = {
     "approval-not-found": ApprovalNotFound,
     "network-denied": NetworkDenied,
     "secret-unavailable": SecretUnavailable,
+    "upstream-failed": UpstreamFailed,
     "oom": Oom,
     "timed-out": TimedOut,
     "pids-exhausted": PidsExhausted,
