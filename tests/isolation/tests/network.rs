@@ -11,7 +11,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use belljar_testkit::{Finished, Installation, Mode, PROMPT, Sandbox, matrix, skip, wait_until};
-use common::world::{ECHO, HOST, ORIGIN, ORIGIN_V6, OTHER, PRIVATE, World};
+use common::world::{DATAGRAMS, ECHO, HOST, ORIGIN, ORIGIN_V6, OTHER, PRIVATE, World};
 use serde_json::Value;
 
 matrix! {
@@ -29,6 +29,7 @@ matrix! {
     hosts_that_were_reached_are_learned,
     connections_end_with_the_server_and_work_again_after_it,
     what_nothing_allows_can_wait_for_somebody,
+    datagrams_pass_where_a_rule_names_their_port,
     a_paused_sandbox_keeps_its_connections,
     bad_rules_are_refused_before_anything_is_made,
 }
@@ -556,6 +557,53 @@ fn loop_answers(belljar: &Installation, command: belljar_testkit::Started, how: 
         done.is_finished().then_some(())
     });
     done.join().expect("waiting does not panic")
+}
+
+fn datagrams_pass_where_a_rule_names_their_port(belljar: &Installation) {
+    let _world = World::new(belljar);
+    let policy = belljar.make_directory("policy").join("datagrams.yaml");
+    let text = format!(
+        "version: '1.0'
+name: datagrams
+defaults: {{action: allow}}
+filesystem: {{mounts: [{{source: {}, target: /probe}}]}}
+network: {{rules: [{{host: origin.test, transport: udp, port: {DATAGRAMS}, verdict: allow}}]}}
+",
+        belljar.probe_directory().display()
+    );
+    std::fs::write(&policy, text).expect("our own file");
+    let sandbox = belljar.create(&["--policy", policy.to_str().expect("text")]);
+    // The name, by the address that it has, and an address that has none.
+    let answered = |host: &str, port: u16| {
+        let program = format!(
+            "\
+import socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.settimeout(2)
+try:
+    s.connect((socket.gethostbyname('{host}'), {port}))
+    for word in (b'one', b'two'):
+        s.send(word)
+        assert s.recv(16) == word
+    print('answered')
+except OSError:
+    print('silence')
+"
+        );
+        python(&sandbox, &program).expect_success().text()
+    };
+    assert_eq!(answered("origin.test", DATAGRAMS), "answered\n");
+    assert_eq!(answered("origin.test", DATAGRAMS + 1), "silence\n");
+    assert_eq!(answered("other.test", DATAGRAMS), "silence\n");
+    let entry = expect_entry(&sandbox, belljar, |entry| {
+        entry["transport"] == "udp" && entry["stage"] == "dns"
+    });
+    assert_eq!(entry["host"], "other.test");
+    // New doors have the same ports.
+    kill_server(belljar);
+    assert_eq!(answered("origin.test", DATAGRAMS), "answered\n");
+    belljar.run(["network", "deny", sandbox.id(), "origin.test"]).expect_success();
+    assert_eq!(answered("origin.test", DATAGRAMS), "silence\n");
 }
 
 fn a_paused_sandbox_keeps_its_connections(belljar: &Installation) {

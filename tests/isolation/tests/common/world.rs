@@ -32,6 +32,9 @@ pub(crate) const PRIVATE: &str = "10.9.0.9";
 pub(crate) const WEB: u16 = 80;
 /// Says `hello` first, then repeats what it is told.
 pub(crate) const ECHO: u16 = 7777;
+/// Sends datagrams back, at the origin.
+#[allow(dead_code, reason = "not every suite does")]
+pub(crate) const DATAGRAMS: u16 = 7778;
 
 const LINK: u32 = 700;
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -75,6 +78,8 @@ impl World {
                 serve(address, WEB, &reached, answer_web);
                 serve(address, ECHO, &reached, answer_echo);
             }
+            let datagrams = UdpSocket::bind((ORIGIN, DATAGRAMS)).expect("an address of ours");
+            thread::spawn(move || send_back(&datagrams));
             ready.send(serve_tls(&certificates)).expect("the test waits");
             for mut command in started {
                 children
@@ -229,6 +234,13 @@ fn answer_echo(mut connection: TcpStream) {
             Ok(length @ 1..) => sent = connection.write_all(&buffer[..length]),
             _ => return,
         }
+    }
+}
+
+fn send_back(socket: &UdpSocket) {
+    let mut buffer = [0; 1500];
+    while let Ok((length, from)) = socket.recv_from(&mut buffer) {
+        let _ = socket.send_to(&buffer[..length], from);
     }
 }
 

@@ -151,6 +151,14 @@ impl Check for NetworkRule {
                 "leave them out, or use `transport: tcp`",
             ));
         }
+        // Every port has a door of its own, which must be known when the sandbox starts.
+        let opens = self.verdict != NetworkVerdict::Deny;
+        if self.transport == Transport::Udp && opens && self.port.is_empty() {
+            return Err(refuse(
+                "a rule for UDP names no port".to_owned(),
+                "name the ports, such as `port: 123`",
+            ));
+        }
         if self.port.0.contains(&0) {
             return Err(refuse("port 0 is no port".to_owned(), "use 1 to 65535"));
         }

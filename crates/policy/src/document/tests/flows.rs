@@ -50,6 +50,22 @@ fn udp_only_where_a_rule_names_it() {
 }
 
 #[test]
+fn doors_for_udp_are_made_ahead_so_their_ports_are_named() {
+    let rule = |more: &str| {
+        let text = format!("network: {{rules: [{{host: a.org, transport: udp, {more}}}]}}");
+        Document::parse(&text, Format::Yaml).map(|_| ())
+    };
+    for (more, good) in [
+        ("verdict: allow", false),
+        ("verdict: ask", false),
+        ("port: 123, verdict: allow", true),
+        ("verdict: deny", true),
+    ] {
+        assert_eq!(rule(more).is_ok(), good, "{more}: {:?}", rule(more));
+    }
+}
+
+#[test]
 fn only_names_that_could_be_reached_are_resolved() {
     let rules = FlowRules::new(&document(NETWORK));
     for (host, expected) in [
