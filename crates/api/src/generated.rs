@@ -175,14 +175,18 @@ pub struct CallbackHello {
     #[prost(message, repeated, tag = "2")]
     #[serde(default)]
     pub tools: ::prost::alloc::vec::Vec<ToolDeclaration>,
-    /// Connections that a rule leaves to the client are asked about.
+    /// Names and connections that the sandbox's network leaves to the client, and those that wait for approval.
     #[prost(bool, tag = "3")]
     #[serde(default)]
     pub decides_connections: bool,
-    /// HTTP requests of accepted connections are shown before they are sent on.
+    /// HTTP requests are shown before they are sent on: of connections that were accepted so, or all of them.
     #[prost(bool, tag = "4")]
     #[serde(default)]
     pub handles_requests: bool,
+    /// Names of secrets that credentials of the sandbox's policy get from the client (`source: callback`).
+    #[prost(string, repeated, tag = "5")]
+    #[serde(default)]
+    pub secrets: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 /// A function of the client that code in the sandbox may call, where `tool_allowlist` of its policy names it.
 #[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
@@ -214,7 +218,7 @@ pub struct CallbackReady {
     #[serde(default)]
     pub max_calls: u32,
 }
-/// A question. Exactly one of `tool`, `connection` and `request` is there.
+/// A question. Exactly one of `tool`, `connection`, `request` and `secret` is there.
 #[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -239,6 +243,9 @@ pub struct CallbackCall {
     #[prost(message, optional, tag = "6")]
     #[serde(default)]
     pub request: ::core::option::Option<RequestCall>,
+    #[prost(message, optional, tag = "7")]
+    #[serde(default)]
+    pub secret: ::core::option::Option<SecretCall>,
 }
 /// The answer is no longer wanted; one that comes still is ignored.
 #[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
@@ -270,6 +277,9 @@ pub struct CallbackAnswer {
     #[prost(message, optional, tag = "5")]
     #[serde(default)]
     pub request: ::core::option::Option<RequestVerdict>,
+    #[prost(message, optional, tag = "6")]
+    #[serde(default)]
+    pub secret: ::core::option::Option<SecretResult>,
 }
 #[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -305,11 +315,28 @@ pub struct ToolError {
     #[serde(default)]
     pub message: ::prost::alloc::string::String,
 }
+/// A secret that a request of the sandbox is about to get. Asked for anew with each request.
+#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SecretCall {
+    #[prost(string, tag = "1")]
+    #[serde(default)]
+    pub name: ::prost::alloc::string::String,
+}
+#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SecretResult {
+    #[prost(string, tag = "1")]
+    #[serde(default)]
+    pub value: ::prost::alloc::string::String,
+}
 #[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Endpoint {
-    /// IPv4 or IPv6.
+    /// IPv4 or IPv6. Empty: the sandbox named only a host, to a proxy.
     #[prost(string, tag = "1")]
     #[serde(default)]
     pub ip: ::prost::alloc::string::String,
@@ -2610,6 +2637,14 @@ pub struct SandboxNetwork {
     #[prost(uint32, optional, tag = "8")]
     #[serde(default)]
     pub open: ::core::option::Option<u32>,
+    /// A client decides about names and connections that no rule names.
+    #[prost(bool, tag = "9")]
+    #[serde(default)]
+    pub callback_connections: bool,
+    /// A client sees each HTTP request before it leaves.
+    #[prost(bool, tag = "10")]
+    #[serde(default)]
+    pub callback_requests: bool,
 }
 #[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -3607,6 +3642,16 @@ pub struct Network {
     #[prost(double, optional, tag = "5")]
     #[serde(default)]
     pub ask_secs: ::core::option::Option<f64>,
+    /// Names and connections that no rule names are decided by a client (`Callbacks`), and denied while there is none.
+    /// Without a mode, that is all of them.
+    #[prost(bool, tag = "6")]
+    #[serde(default)]
+    pub callback_connections: bool,
+    /// Each HTTP request is shown to a client (`Callbacks`) before it leaves, and denied while there is none. What is not
+    /// HTTP does not leave.
+    #[prost(bool, tag = "7")]
+    #[serde(default)]
+    pub callback_requests: bool,
 }
 /// A directory of the server's host as `/workspace`.
 #[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]

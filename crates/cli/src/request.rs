@@ -72,6 +72,7 @@ impl SandboxArgs {
             ("--network", self.network.is_some()),
             ("--allow-cidr", !self.allow_cidr.is_empty()),
             ("--network-ask", self.network_ask.is_some()),
+            ("--network-callback", !self.network_callback.is_empty()),
             ("--allow", !self.allow.is_empty()),
             ("--workspace", self.workspace.is_some()),
             ("--mount", !self.mount.is_empty()),
@@ -208,9 +209,22 @@ fn network(settings: &Settings, args: &SandboxArgs) -> Result<v1::Network, Failu
         None => (args.network.clone(), profile, Vec::new()),
     };
     allow.extend(args.allow.iter().cloned());
-    NetworkPolicy::from_flags(profile.as_deref(), mode.as_deref(), &allow)?;
+    let callback = |what| args.network_callback.iter().any(|given| given == what);
+    let callback_connections = callback("connections");
+    // Where a program decides, the list may be empty.
+    if !callback_connections {
+        NetworkPolicy::from_flags(profile.as_deref(), mode.as_deref(), &allow)?;
+    }
     let ask_secs = args.network_ask.as_deref().map(ask).transpose()?;
-    Ok(v1::Network { mode, profile, allow, cidrs: args.allow_cidr.clone(), ask_secs })
+    Ok(v1::Network {
+        mode,
+        profile,
+        allow,
+        cidrs: args.allow_cidr.clone(),
+        ask_secs,
+        callback_connections,
+        callback_requests: callback("requests"),
+    })
 }
 
 /// How long something waits to be allowed, in seconds.

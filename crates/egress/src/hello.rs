@@ -6,6 +6,7 @@
 
 use std::fmt;
 
+use crate::Greeting;
 use crate::names::normalise;
 
 /// More is no greeting. Post-quantum key shares make some 2 KiB; splitting into tiny records makes it sixfold.
@@ -16,6 +17,8 @@ pub(crate) const HANDSHAKE: u8 = 22;
 const CLIENT_HELLO: u8 = 1;
 const MAX_RECORD: usize = 1 << 14;
 const MAX_EXTENSIONS: usize = 128;
+/// Protocols that are told to others; nobody needs more.
+const MAX_SHOWN: usize = 16;
 const SERVER_NAME: u16 = 0;
 const ALPN: u16 = 16;
 const ENCRYPTED_CLIENT_HELLO: u16 = 0xfe0d;
@@ -30,13 +33,26 @@ pub(crate) struct Hello {
     pub(crate) server_name: Option<String>,
     /// Some of it is hidden from us.
     pub(crate) encrypted: bool,
-    /// Offers HTTP (ALPN).
-    pub(crate) offers_http: bool,
+    /// The protocols that it offers (ALPN), as text.
+    pub(crate) protocols: Vec<String>,
 }
 
 /// Why the bytes are no greeting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed(pub(crate) &'static str);
+
+impl Hello {
+    /// Offers HTTP (ALPN).
+    pub(crate) fn offers_http(&self) -> bool {
+        self.protocols.iter().any(|name| name == "h2" || name.starts_with("http/"))
+    }
+
+    pub(crate) fn greeting(&self) -> Greeting {
+        let shown = |name: &String| belljar_policy::shown(name);
+        let alpn = self.protocols.iter().take(MAX_SHOWN).map(shown).collect();
+        Greeting { sni: self.server_name.clone(), alpn }
+    }
+}
 
 impl fmt::Display for Malformed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -82,7 +98,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Option<Hello>, Malformed> {
         seen.push(kind);
         match kind {
             SERVER_NAME => hello.server_name = Some(server_name(content)?),
-            ALPN => hello.offers_http = offers_http(content)?,
+            ALPN => hello.protocols = protocols(content)?,
             ENCRYPTED_CLIENT_HELLO | ENCRYPTED_SERVER_NAME => hello.encrypted = true,
             kind if ENCRYPTED_CLIENT_HELLO_DRAFTS.contains(&kind) => hello.encrypted = true,
             _ => {}
@@ -149,16 +165,16 @@ fn server_name(content: &[u8]) -> Result<String, Malformed> {
         .ok_or(Malformed("has a server name that is no host name"))
 }
 
-fn offers_http(content: &[u8]) -> Result<bool, Malformed> {
+fn protocols(content: &[u8]) -> Result<Vec<String>, Malformed> {
     let mut content = Reader(content);
     let mut list = Reader(content.vector16()?);
-    let mut found = false;
+    let mut found = Vec::new();
     while !list.is_empty() {
         let protocol = list.vector8()?;
         if protocol.is_empty() {
             return Err(Malformed("offers a protocol without a name"));
         }
-        found |= protocol == b"h2" || protocol.starts_with(b"http/");
+        found.push(String::from_utf8_lossy(protocol).into_owned());
     }
     if content.is_empty() { Ok(found) } else { Err(Malformed("has bytes after its protocols")) }
 }

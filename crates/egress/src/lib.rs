@@ -8,12 +8,13 @@
 //! Dropping a [`Gate`] closes its doors and cuts its flows.
 //!
 //! Not here: making the sockets and the network around them (the launcher), keeping records, secrets and approvals
-//! (the engine, through [`Recorder`], [`Secrets`] and [`Approver`]).
+//! (the engine, through [`Recorder`], [`Secrets`] and [`Approver`]), and programs that decide (through [`Decider`]).
 
 #![forbid(unsafe_code)]
 
 mod address;
 mod credentials;
+mod decide;
 mod doors;
 mod flow;
 #[doc(hidden)]
@@ -29,9 +30,12 @@ mod rules;
 mod settings;
 
 pub use credentials::SecretValue;
+pub use decide::{
+    Callback, Connecting, DECISION_TIME, Decider, Decision, Greeting, Handled, HandledRequest,
+    NoDecider,
+};
 pub use doors::{Destinations, Doors, Identity, ProxyKey, Redirected};
 pub use gate::{Counts, Egress, Gate, SharedProxy};
-pub use http::{Handled, HandledRequest, RequestHandler};
 pub use intercept::{
     Authority, AuthorityError, RootFile, TRUST_BUNDLE, TRUST_CERTIFICATE, TRUST_DIRECTORY, Trust,
     Untrustable,

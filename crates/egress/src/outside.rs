@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use belljar_policy::document::{Source, Transport};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use crate::credentials::SecretValue;
 use crate::{Identity, Record};
@@ -16,7 +16,10 @@ pub trait Recorder: Send + Sync {
 /// What somebody is asked to approve.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Asked {
+    /// A verified name, or the text of an address.
     pub host: String,
+    /// The one who is the first to ask.
+    pub source: Option<SocketAddr>,
     pub address: Option<IpAddr>,
     pub port: u16,
     pub transport: Transport,

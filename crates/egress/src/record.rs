@@ -51,6 +51,8 @@ pub enum Reason {
     Allowed,
     /// Somebody was asked and said yes.
     Approved,
+    /// A program decides about it and allowed it.
+    CallbackAllows,
     // --- denied by what the rules say ---
     /// No rule names it.
     NotListed,
@@ -58,6 +60,10 @@ pub enum Reason {
     RuleDenies,
     /// Nobody said yes in time, or somebody said no.
     NotApproved,
+    /// A program decides about it and denied it.
+    CallbackDenies,
+    /// A program decides about it and is not there, failed, or did not answer in time.
+    CallbackUnanswered,
     /// A budget is spent.
     BudgetSpent,
     /// The rules changed while it was open.
@@ -103,6 +109,9 @@ impl Reason {
         match self {
             Self::Allowed => "allowed",
             Self::Approved => "approved",
+            Self::CallbackAllows => "callback-allows",
+            Self::CallbackDenies => "callback-denies",
+            Self::CallbackUnanswered => "callback-unanswered",
             Self::NotListed => "not-listed",
             Self::RuleDenies => "rule-denies",
             Self::NotApproved => "not-approved",
@@ -135,6 +144,7 @@ impl Reason {
         match self {
             Self::Allowed
             | Self::Approved
+            | Self::CallbackAllows
             | Self::ResolveFailed
             | Self::ConnectFailed
             | Self::CertificateInvalid

@@ -6,6 +6,8 @@ use belljar_policy::document::{Budget, Credential, Document, FlowRules, NetworkS
 use belljar_policy::{NetworkMode, NetworkPolicy};
 use ipnet::IpNet;
 
+use crate::Callback;
+
 /// How long a rule with the verdict `ask` waits where its document does not say.
 const ASK_WAIT: Duration = Duration::from_secs(60);
 /// Longer waits would let a sandbox pile up connections that nobody looks at.
@@ -25,6 +27,8 @@ pub struct Rules {
     pub ask: Option<Duration>,
     /// How long flows wait whose rule says `ask`.
     pub ask_wait: Duration,
+    /// What a program decides about.
+    pub callback: Callback,
     /// Addresses that are not public and may be reached all the same (`--allow-cidr`). In an allowlist they lift the check of the
     /// address only: a connection needs an allowed name nevertheless. The host's own addresses and cloud metadata
     /// count only when named as a single address.
@@ -44,6 +48,7 @@ impl Rules {
             bandwidth: None,
             ask: None,
             ask_wait: wait.min(MAX_ASK_WAIT),
+            callback: Callback::default(),
             cidrs: Vec::new(),
         }
     }
@@ -61,7 +66,8 @@ impl Rules {
     /// Whether requests are looked into: a sandbox with such rules must trust an [`Authority`](crate::Authority).
     #[must_use]
     pub fn inspects(&self) -> bool {
-        self.flows.needs_http() || !self.credentials.is_empty()
+        let shown = self.callback.connections || self.callback.requests;
+        shown || self.flows.needs_http() || !self.credentials.is_empty()
     }
 
     /// Nothing may be reached.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustls::RootCertStore;
 
 use crate::names::Resolver;
-use crate::{Destinations, Redirected, RequestHandler};
+use crate::{Decider, Destinations, NoDecider, Redirected};
 
 /// A server that is asked for names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,8 +31,8 @@ pub struct Settings {
     pub max_flows: usize,
     /// Questions per second that one sandbox may ask; twice as many in a burst.
     pub questions_per_second: u32,
-    /// Sees each request that rules look into, before it leaves.
-    pub requests: Option<Arc<dyn RequestHandler>>,
+    /// Asked where a sandbox's rules leave something to a program.
+    pub decider: Arc<dyn Decider>,
 }
 
 impl Default for Settings {
@@ -43,7 +43,7 @@ impl Default for Settings {
             destinations: Arc::new(Redirected),
             max_flows: 4096,
             questions_per_second: 100,
-            requests: None,
+            decider: Arc::new(NoDecider),
         }
     }
 }

@@ -16,6 +16,7 @@ use crate::destroy::{destroy, has_ended};
 use crate::files::Files;
 use crate::live::Live;
 use crate::log::{LogReader, Offsets};
+use crate::network::decider::Deciding;
 use crate::network::{self, Gates};
 use crate::policy::{FileGuard, PolicyCache};
 use crate::presence::Presence;
@@ -24,10 +25,10 @@ use crate::secrets::{SecretSources, Vault};
 use crate::state_dir::StateDirectory;
 use crate::store::{End, Listing, ProcessRecord, SandboxRecord, SqliteStore, State, Store};
 use crate::{
-    ApprovalAnswer, Artifact, Asker, AuditLog, Counts, CreateRequest, EngineOptions, Error, Events,
-    ExecRequest, Explanation, Follower, Judged, LayerChange, LeakReport, Learned, Lease, Network,
-    NetworkChange, NetworkLog, NetworkQuery, Page, PendingApproval, Policies, Process,
-    ProcessControl, ProcessInfo, ProcessQuery, Question, Result, Sandbox, SandboxPolicy,
+    ApprovalAnswer, Artifact, Asker, AuditLog, Counts, CreateRequest, Decider, EngineOptions,
+    Error, Events, ExecRequest, Explanation, Follower, Judged, LayerChange, LeakReport, Learned,
+    Lease, Network, NetworkChange, NetworkLog, NetworkQuery, Page, PendingApproval, Policies,
+    Process, ProcessControl, ProcessInfo, ProcessQuery, Question, Result, Sandbox, SandboxPolicy,
     SandboxQuery, Scope, Session, SessionRequest, Started, TemplateInfo, Tenants, ToolHost,
 };
 use crate::{
@@ -75,6 +76,8 @@ pub(crate) struct Inner {
     live: Mutex<HashMap<SandboxId, Arc<Live>>>,
     /// Ends of sandboxes and processes.
     ends: AtomicU32,
+    /// Who decides about networks.
+    pub(crate) deciding: Deciding,
     /// Who answers calls of tools.
     pub(crate) tool_host: OnceLock<Arc<dyn ToolHost>>,
 }
@@ -89,10 +92,12 @@ impl Engine {
         let key = options.secrets_key.unwrap_or_else(|| secrets::default_key(directory.root()));
         let vault = Arc::new(Vault::new(key));
         let store: Arc<dyn Store> = Arc::new(store);
-        let sources = SecretSources::new(Arc::clone(&store), Arc::clone(&vault));
+        let deciding = Deciding::default();
+        let sources = SecretSources::new(Arc::clone(&store), Arc::clone(&vault), deciding.clone());
         let audit = AuditLog::of(directory.root());
         let inner = Arc::new(Inner {
-            gates: Gates::new(options.egress, audit.clone(), sources, &directory),
+            gates: Gates::new(options.egress, audit.clone(), sources, deciding.clone(), &directory),
+            deciding,
             audit,
             presence: Presence::new(directory.sessions()),
             policies: PolicyCache::default(),
@@ -463,6 +468,11 @@ impl Engine {
             let inner = Arc::clone(&self.inner);
             self.inner.background.spawn(async move { tools::reach_all(&inner).await });
         }
+    }
+
+    /// From here on `decider` is asked where the network of a sandbox is left to a program; the first one is.
+    pub fn decide_networks(&self, decider: Arc<dyn Decider>) {
+        self.inner.deciding.set(decider);
     }
 
     /// Policies that are kept by name.

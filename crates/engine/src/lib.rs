@@ -69,7 +69,10 @@ mod webhooks;
 
 pub use artifacts::Artifact;
 pub use audit::{AuditEntry, AuditLog, AuditQuery, AuditReader, AuditRecord, AuditReport};
-pub use belljar_egress::{Settings as EgressSettings, Upstream};
+pub use belljar_egress::{
+    Callback as NetworkCallback, Connecting, Decider, Decision, Greeting, Handled, HandledRequest,
+    Identity, SecretError, Settings as EgressSettings, Upstream,
+};
 pub use belljar_policy::{ProcessId, SandboxId, TenantId};
 pub use engine::Engine;
 pub use error::{Error, Result};

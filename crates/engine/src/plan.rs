@@ -181,6 +181,8 @@ impl Plan {
             add(cidr.to_string().as_bytes());
         }
         add(&request.network_ask.unwrap_or_default().as_millis().to_le_bytes());
+        let callback = request.network_callback;
+        add(&[u8::from(callback.connections), u8::from(callback.requests)]);
         for mount in &self.spec.mounts {
             add(mount.source.path.as_os_str().as_bytes());
             add(mount.target.as_os_str().as_bytes());

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{EgressSettings, PolicyChoice, VolumeRequest};
+use crate::{EgressSettings, NetworkCallback, PolicyChoice, VolumeRequest};
 use belljar_backend::{Backend, IsolationClass};
 use belljar_policy::document::Value;
 use belljar_policy::{
@@ -92,6 +92,8 @@ pub struct CreateRequest {
     pub network_cidrs: Vec<IpNet>,
     /// How long what nothing allows waits for somebody to allow it.
     pub network_ask: Option<Duration>,
+    /// What a program that is connected decides about.
+    pub network_callback: NetworkCallback,
     pub limits: Limits,
     /// Accept weaker mechanisms for limits that were asked for.
     pub best_effort: bool,

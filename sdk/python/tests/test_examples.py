@@ -17,6 +17,7 @@ TELLS = {
     "asynchronous.py": ["285"],
     "function_calling.py": ["The sum is 5050."],
     "langchain_tool.py": ["run_python", str(2**100), "kept"],
+    "decisions.py": ["tracker.example deny callback-denies not on the list"],
     "agent_inside.py": ["There are: agent.py notes.txt", "0 traces of the key"],
     "smolagents_executor.py": ["[1, 2, 3]", "ZeroDivisionError"],
 }

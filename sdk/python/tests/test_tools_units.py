@@ -1,4 +1,4 @@
-"""Tools as far as they need no server: schemas, arguments, answers."""
+"""Tools and decisions as far as they need no server: schemas, arguments, answers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Literal, Optional, Tuple, Union
 import pytest
 from typing_extensions import Annotated, TypedDict
 
-from belljar import errors
+from belljar import Endpoint, errors
 from belljar._generated import api
 from belljar._offer import Offer, failed
 from belljar._schema import Tool
@@ -118,9 +118,74 @@ def test_what_cannot_be_a_tool_is_refused_with_the_parameter() -> None:
         Tool.of(lambda: None)
 
 
-def test_an_unknown_tool_and_a_failure_are_told() -> None:
-    call = api.CallbackCall(call_id=7, tool=api.ToolCall(name="absent", arguments="{}"))
+def test_the_kinds_of_addresses() -> None:
+    def kinds(ip: str) -> set[str]:
+        endpoint = Endpoint(ip, 1)
+        names = (
+            "loopback",
+            "private",
+            "link_local",
+            "multicast",
+            "broadcast",
+            "documentation",
+            "reserved",
+            "public_internet",
+        )
+        return {name for name in names if getattr(endpoint, f"is_{name}")}
+
+    for ip, kind in {
+        "127.0.0.1": "loopback",
+        "::1": "loopback",
+        "::ffff:127.0.0.1": "loopback",
+        "10.1.2.3": "private",
+        "172.31.255.255": "private",
+        "172.32.0.1": "public_internet",
+        "100.64.0.1": "private",
+        "fd00::1": "private",
+        "::ffff:192.168.1.1": "private",
+        "169.254.169.254": "link_local",
+        "fe80::1": "link_local",
+        "224.0.0.1": "multicast",
+        "ff02::1": "multicast",
+        "255.255.255.255": "broadcast",
+        "203.0.113.9": "documentation",
+        "2001:db8::1": "documentation",
+        "0.0.0.0": "reserved",
+        "240.0.0.1": "reserved",
+        "198.18.0.1": "reserved",
+        "::": "reserved",
+        "64:ff9b::a00:1": "reserved",
+        "2002:7f00:1::": "reserved",
+        "4000::1": "reserved",
+        "8.8.8.8": "public_internet",
+        "2606:4700::1111": "public_internet",
+    }.items():
+        assert kinds(ip) == {kind}, ip
+    assert kinds("") == kinds("nonsense") == set()
+
+
+def test_no_answer_and_a_wrong_one_deny() -> None:
+    call = api.CallbackCall(call_id=7, connection=api.ConnectionCall(transport="tcp", host="x.example"))
+    offer = Offer(on_connection=lambda connection: connection.accept(scope="sandbox"))
+    question = offer.question(call)
+    answer = question.answer(question.function(*question.arguments))
+    assert (answer.call_id, answer.connection.allow, answer.connection.scope) == (7, True, 2)
+    assert not question.answer(None).connection.allow
+    with pytest.raises(TypeError):
+        question.answer(True)
+    assert failed(call, TypeError("no")).tool_error.message == "TypeError: no"
     with pytest.raises(errors.InvalidArgument):
         Offer().question(call)
-    answer = failed(call, TypeError("no"))
-    assert (answer.call_id, answer.tool_error.message) == (7, "TypeError: no")
+
+
+def test_headers_are_set_and_removed() -> None:
+    headers = [api.HttpHeader(name="accept", value="x")]
+    call = api.CallbackCall(call_id=1, request=api.RequestCall(method="GET", url="https://x.example/", headers=headers))
+    question = Offer(on_request=lambda request: request.accept({"Authorization": "secret"})).question(call)
+    request = question.arguments[0]
+    assert request.header("Accept") == "x"
+    request.remove_header("Cookie")
+    verdict = question.answer(question.function(request)).request
+    assert [(header.name, header.value) for header in verdict.set_headers] == [("authorization", "secret")]
+    assert list(verdict.remove_headers) == ["cookie"]
+    assert question.answer(request.deny("no")).request.reason == "no"

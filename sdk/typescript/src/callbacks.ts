@@ -1,13 +1,19 @@
-// What this process answers for a sandbox, over one conversation.
+// What this process answers for a sandbox: tools, decisions about the network, secrets; over one conversation.
 import { type Answer, type Call, Conversation } from "./conversation.js";
+import { type ConnectionPolicy, Decider } from "./decide.js";
 import { invalid } from "./errors.js";
 import { type Tools, callTool, declarations } from "./tools.js";
 import type { Transport } from "./transport.js";
+
+/** Secrets by the names that credentials of a policy give them (`source: callback`); asked for with each request. */
+export type Secrets = Readonly<Record<string, string | (() => string | Promise<string>)>>;
 
 export class Callbacks {
   readonly #transport: Transport;
   readonly #sandboxId: string;
   #tools: Tools = {};
+  #decider: Decider | undefined;
+  #secrets: Secrets = {};
   #conversation: Promise<Conversation> | undefined;
 
   constructor(transport: Transport, sandboxId: string) {
@@ -16,11 +22,23 @@ export class Callbacks {
   }
 
   /** Offers these too. Done when the server asks here. */
-  async offer(more: Tools): Promise<void> {
-    const before = this.#tools;
+  async offer(more: {
+    readonly tools?: Tools | undefined;
+    readonly policy?: ConnectionPolicy | undefined;
+    readonly secrets?: Secrets | undefined;
+  }): Promise<void> {
+    const before = { tools: this.#tools, decider: this.#decider, secrets: this.#secrets };
     // In place before the server knows of them, so that no call comes too early.
-    this.#tools = { ...this.#tools, ...more };
-    const offer = { tools: declarations(this.#tools) };
+    this.#tools = { ...this.#tools, ...more.tools };
+    this.#secrets = { ...this.#secrets, ...more.secrets };
+    if (more.policy !== undefined) this.#decider = new Decider(more.policy);
+    const decides = this.#decider !== undefined;
+    const offer = {
+      tools: declarations(this.#tools),
+      decidesConnections: decides,
+      handlesRequests: decides,
+      secrets: Object.keys(this.#secrets),
+    };
     const running = this.#conversation;
     try {
       if (running !== undefined) return await (await running).replace(offer);
@@ -28,7 +46,7 @@ export class Callbacks {
       this.#conversation = Conversation.begin(this.#transport, this.#sandboxId, offer, answer);
       await this.#conversation;
     } catch (error) {
-      this.#tools = before;
+      [this.#tools, this.#decider, this.#secrets] = [before.tools, before.decider, before.secrets];
       this.#conversation = running;
       throw error;
     }
@@ -45,6 +63,10 @@ export class Callbacks {
       const context = { signal, sandboxId: call.sandboxId, processId: call.tool.processId ?? undefined };
       return { toolResult: { json: await callTool(this.#tools, call.tool.name, call.tool.arguments, context) } };
     }
+    if (call.connection && this.#decider) return await this.#decider.connection(call.connection);
+    if (call.request && this.#decider) return await this.#decider.request(call.request);
+    const secret = call.secret ? this.#secrets[call.secret.name] : undefined;
+    if (secret !== undefined) return { secret: { value: typeof secret === "string" ? secret : await secret() } };
     throw invalid("nobody here answers that", "ask what was offered");
   }
 }

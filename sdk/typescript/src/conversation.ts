@@ -1,4 +1,5 @@
-// The conversation in which the server asks this process: one WebSocket per sandbox for whatever is asked.
+// The conversation in which the server asks this process: one WebSocket per sandbox, for tools, connections and HTTP
+// requests and secrets alike.
 //
 // Whatever goes wrong here denies: an exception, an answer that comes too late, a connection that is lost. A lost
 // connection is made anew and offers the same; what was asked over the old one is answered by nobody.
@@ -11,19 +12,70 @@ import { fromWire, toWire } from "./wire.js";
 /** What this process offers to answer. */
 export interface Offer {
   readonly tools: readonly { readonly name: string; readonly description: string; readonly inputSchema: string }[];
+  readonly decidesConnections: boolean;
+  readonly handlesRequests: boolean;
+  readonly secrets: readonly string[];
 }
 
-/** A question of the server. Kinds that were not offered are not asked. */
+/** A question of the server: exactly one of `tool`, `connection`, `request` and `secret` is there. */
 export interface Call {
   readonly callId: number;
   readonly sandboxId: string;
   readonly deadlineMs: number;
   readonly tool: { readonly name: string; readonly arguments: string; readonly processId: string | null } | null;
+  readonly connection: ConnectionCall | null;
+  readonly request: RequestCall | null;
+  readonly secret: { readonly name: string } | null;
+}
+
+export interface WireEndpoint {
+  readonly ip: string;
+  readonly port: number;
+}
+
+export interface WireTls {
+  readonly sni: string | null;
+  readonly alpn: readonly string[];
+}
+
+export interface ConnectionCall {
+  readonly transport: "tcp" | "udp";
+  readonly source: WireEndpoint | null;
+  readonly destination: WireEndpoint | null;
+  readonly host: string | null;
+  readonly dns: { readonly name: string; readonly type: string } | null;
+  readonly tls: WireTls | null;
+  readonly rule: string | null;
+}
+
+export interface RequestCall {
+  readonly method: string;
+  readonly url: string;
+  readonly protocol: "http/1.1" | "h2";
+  readonly headers: readonly { readonly name: string; readonly value: string }[];
+  readonly source: WireEndpoint | null;
+  readonly destination: WireEndpoint | null;
+  readonly host: string | null;
+  readonly tls: WireTls | null;
 }
 
 /** What an answer says beside the number of its call. */
 export interface Answer {
-  readonly toolResult: { readonly json: string };
+  readonly toolResult?: { readonly json: string };
+  readonly connection?: {
+    readonly allow: boolean;
+    readonly reason: string;
+    readonly scope?: "once" | "sandbox";
+    readonly http?: boolean;
+    readonly resolver?: string;
+  };
+  readonly secret?: { readonly value: string };
+  readonly request?: {
+    readonly allow: boolean;
+    readonly reason: string;
+    readonly setHeaders?: readonly { readonly name: string; readonly value: string }[];
+    readonly removeHeaders?: readonly string[];
+  };
 }
 
 /** Answers a call. The signal fires when the answer is no longer wanted. */

@@ -3,8 +3,10 @@
 //   const python = defineSandbox({ rootfs: rootfs.builtIn(), resources: { memory: "1GiB" }, network: network.none() });
 //   await using lane = await python.boot({ mounts: { "/workspace": fs.memory({ files: { "main.py": "print(1)" } }) } });
 import { posix } from "node:path";
+import type { Secrets } from "./callbacks.js";
 import { Belljar } from "./client.js";
 import type { RunOptions, StartOptions, TerminalSize, Words } from "./command.js";
+import type { ConnectionPolicy } from "./decide.js";
 import { invalid } from "./errors.js";
 import type { Files } from "./files.js";
 import type { CreateOptions, Limits } from "./options.js";
@@ -29,7 +31,7 @@ export const rootfs = {
 } as const;
 
 /** What a sandbox may reach. */
-export type NetworkDefinition = Pick<CreateOptions, "network" | "profile" | "allow" | "cidrs" | "ask">;
+export type NetworkDefinition = Pick<CreateOptions, "network" | "profile" | "allow" | "cidrs" | "ask" | "connections">;
 
 export const network = {
   /** Nothing. */
@@ -38,6 +40,14 @@ export const network = {
   allow: (...hosts: string[]): NetworkDefinition => ({ network: "allowlist", allow: hosts }),
   /** A network policy that has a name. */
   profile: (name: string): NetworkDefinition => ({ profile: name }),
+  /**
+   * What this function accepts, and nothing else: it is asked about each name and each connection. `allow` and `cidrs`
+   * name what needs no question, and ranges that are not public and may be accepted.
+   */
+  policy: (
+    connections: ConnectionPolicy,
+    options: Pick<CreateOptions, "allow" | "cidrs"> = {},
+  ): NetworkDefinition => ({ ...options, network: "allowlist", connections }),
   /** All of the internet. */
   full: (): NetworkDefinition => ({ network: "full" }),
 } as const;
@@ -73,6 +83,8 @@ export interface Definition {
   readonly policy?: PolicyChoice | undefined;
   /** Functions of this process that programs inside may call, where the policy names them. */
   readonly tools?: Tools | undefined;
+  /** Secrets by the names that credentials of the policy give them. */
+  readonly secrets?: Secrets | undefined;
   readonly env?: Readonly<Record<string, string>> | undefined;
   readonly user?: string | undefined;
   readonly labels?: Readonly<Record<string, string>> | undefined;
@@ -99,7 +111,7 @@ export class SandboxDefinition {
 
   /** Makes a sandbox of this kind. */
   async boot(options: BootOptions = {}): Promise<Lane> {
-    const { rootfs, resources, network, policy, tools, env, user, labels } = this.#definition;
+    const { rootfs, resources, network, policy, tools, secrets, env, user, labels } = this.#definition;
     const client = this.#definition.client ?? new Belljar();
     const sandbox = await client.sandboxes.create({
       template: rootfs?.template,
@@ -108,6 +120,7 @@ export class SandboxDefinition {
       ...network,
       policy,
       tools,
+      secrets,
       env: { ...env, ...options.env },
       user,
       labels,

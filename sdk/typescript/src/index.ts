@@ -6,6 +6,20 @@
 export { Belljar, type EventOptions } from "./client.js";
 export type { ClientOptions } from "./connect.js";
 export type { CommandOptions, RunOptions, StartOptions, TerminalSize, Words } from "./command.js";
+export type { Secrets } from "./callbacks.js";
+export {
+  Connection,
+  type ConnectionPolicy,
+  type DnsMatch,
+  type EndpointMatcher,
+  type HttpCandidate,
+  type HttpMatch,
+  type HttpMatcher,
+  HttpRequest,
+  type Match,
+  type Middleware,
+  type Tls,
+} from "./decide.js";
 export { AbortedError, BelljarError, ConnectionLostError, type PolicyDecision, type Problem } from "./errors.js";
 export * from "./generated/codes.js";
 export {
@@ -50,6 +64,7 @@ export type {
 export type { CreateOptions, Limits, NetworkMode, Size } from "./options.js";
 export { Policies, type PolicyChoice } from "./policy.js";
 export { type LogOptions, type Offsets, type Output, Process } from "./process.js";
+export { Endpoint } from "./ranges.js";
 export { Approval, type NetworkChange, type NetworkDecision, SandboxNetwork } from "./reach.js";
 export { type ListProcessesOptions, Sandbox, type SignalOptions } from "./sandbox.js";
 export { type ListOptions, Sandboxes } from "./sandboxes.js";

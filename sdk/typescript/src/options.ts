@@ -1,4 +1,6 @@
 // What a sandbox is to be like, as a caller says it and as the wire has it.
+import type { Secrets } from "./callbacks.js";
+import type { ConnectionPolicy } from "./decide.js";
 import { invalid } from "./errors.js";
 import type * as api from "./generated/api.js";
 import { type PolicyChoice, policySpec } from "./policy.js";
@@ -39,6 +41,11 @@ export interface CreateOptions {
   readonly cidrs?: readonly string[] | undefined;
   /** Seconds that what nothing allows waits for somebody to allow it. Absent: it is denied at once. */
   readonly ask?: number | undefined;
+  /**
+   * Decides in this process about names and connections that no rule names; what it does not accept is denied. With
+   * `ask`, or beside a policy whose rules ask, it answers for what waits.
+   */
+  readonly connections?: ConnectionPolicy | undefined;
   /** What the sandbox runs under. The other options may ask for less than it allows, never for more. */
   readonly policy?: PolicyChoice | undefined;
   readonly limits?: Limits | undefined;
@@ -74,6 +81,8 @@ export interface CreateOptions {
   readonly volume?: string | { readonly name: string; readonly target?: string | undefined } | undefined;
   /** Functions of this process that programs inside may call, where the policy's `tool_allowlist` names them. */
   readonly tools?: Tools | undefined;
+  /** Secrets by the names that credentials of the policy give them (`source: callback`). */
+  readonly secrets?: Secrets | undefined;
   /** The same key with the same options gives the same sandbox, for a day. */
   readonly idempotencyKey?: string | undefined;
   readonly signal?: AbortSignal | undefined;
@@ -113,10 +122,13 @@ export async function createRequest(options: CreateOptions): Promise<api.CreateS
   };
 }
 
-function network({ network, profile, allow, cidrs, ask }: CreateOptions): api.Network | undefined {
-  if ([network, profile, allow, cidrs, ask].every((given) => given === undefined)) return undefined;
+function network(options: CreateOptions): api.Network | undefined {
+  const { network, profile, allow, cidrs, ask, connections, policy } = options;
+  const callbackConnections = connections !== undefined && ask === undefined && policy === undefined;
+  if (!callbackConnections && [network, profile, allow, cidrs, ask].every((given) => given === undefined))
+    return undefined;
   const mode = network ?? (profile === undefined && (allow ?? cidrs ?? ask) !== undefined ? "allowlist" : undefined);
-  return { mode, profile, allow: list(allow), cidrs: list(cidrs), askSecs: ask };
+  return { mode, profile, allow: list(allow), cidrs: list(cidrs), askSecs: ask, callbackConnections };
 }
 
 export function limits(limits: Limits): api.LimitsInput {

@@ -3,6 +3,7 @@ import { randomUUID } from "node:crypto";
 import { Callbacks } from "./callbacks.js";
 import { type ClientOptions, transportOf } from "./connect.js";
 import { type RunOptions, type StartOptions, type TerminalSize, type Words, codeOf, commandOf } from "./command.js";
+import type { ConnectionPolicy } from "./decide.js";
 import { AbortedError, SandboxNotFoundError, TimedOutError, errorOf, invalid } from "./errors.js";
 import { Files } from "./files.js";
 import type * as api from "./generated/api.js";
@@ -209,8 +210,20 @@ export class Sandbox implements AsyncDisposable {
    * the connection; a call that nobody can answer fails.
    */
   async serveTools(tools: Tools): Promise<void> {
+    await this.#offer({ tools });
+  }
+
+  /**
+   * Lets this function decide about names and connections that no rule names, in place of one that did. The sandbox must
+   * have been created so that somebody is asked: with `connections`, with `ask`, or with a policy whose rules ask.
+   */
+  async serveConnections(policy: ConnectionPolicy): Promise<void> {
+    await this.#offer({ policy });
+  }
+
+  async #offer(more: Parameters<Callbacks["offer"]>[0]): Promise<void> {
     this.#callbacks ??= new Callbacks(this.#transport, this.id);
-    await this.#callbacks.offer(tools);
+    await this.#callbacks.offer(more);
   }
 
   /**
@@ -219,7 +232,8 @@ export class Sandbox implements AsyncDisposable {
    */
   async answer(options: CreateOptions, ours: boolean): Promise<this> {
     try {
-      if (options.tools !== undefined) await this.serveTools(options.tools);
+      const { tools, connections: policy, secrets } = options;
+      if ([tools, policy, secrets].some((given) => given !== undefined)) await this.#offer({ tools, policy, secrets });
       return this;
     } catch (error) {
       if (ours) await this.destroy().catch(() => undefined);

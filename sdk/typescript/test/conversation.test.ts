@@ -13,23 +13,24 @@ test("one client at a time answers for a name, also after the server was killed"
   const run = (): string => "done";
   const one = new Callbacks(transport, sandbox.id);
   const two = new Callbacks(transport, sandbox.id);
-  await one.offer({ same: { run }, first: { run } });
-  await two.offer({ other: { run } });
-  assert.equal((await failureOf(two.offer({ same: { run } }))).code, "callback-exists");
-  assert.equal((await failureOf(new Callbacks(transport, "nobody").offer({ x: { run } }))).code, "sandbox-not-found");
+  await one.offer({ tools: { same: { run }, first: { run } } });
+  await two.offer({ tools: { other: { run } } });
+  assert.equal((await failureOf(two.offer({ tools: { same: { run } } }))).code, "callback-exists");
+  const nobody = new Callbacks(transport, "nobody");
+  assert.equal((await failureOf(nobody.offer({ tools: { x: { run } } }))).code, "sandbox-not-found");
   assert.equal(
-    (await failureOf(new Callbacks(transport, sandbox.id).offer({ "not a name": { run } }))).code,
+    (await failureOf(new Callbacks(transport, sandbox.id).offer({ tools: { "not a name": { run } } }))).code,
     "invalid-name",
   );
-  await two.offer({ another: { run } });
+  await two.offer({ tools: { another: { run } } });
   // Through a crash the offer stands, and what was given up is free for others.
   await at.server.end("SIGKILL");
   await at.server.serve();
-  await one.offer({ later: { run } });
+  await one.offer({ tools: { later: { run } } });
   const three = new Callbacks(transport, sandbox.id);
-  assert.equal((await failureOf(three.offer({ first: { run } }))).code, "callback-exists");
+  assert.equal((await failureOf(three.offer({ tools: { first: { run } } }))).code, "callback-exists");
   await one.close();
-  await three.offer({ first: { run } });
+  await three.offer({ tools: { first: { run } } });
   await three.close();
   await two.close();
   await sandbox.destroy();

@@ -20,6 +20,7 @@ const PROMISED: Record<string, string> = {
   tools: "8\nnobody sells moon (tool-failed)\n",
   policy: "allowed\nno-removal - move it away instead\n",
   network: "tracker.example deny not-listed\n*.example.org example.com\n",
+  connections: "tracker.example deny callback-denies\n",
   cancel: "timed out: true 124\naborted: true\nsandbox-not-found - there is no sandbox `nobody`\n",
 };
 

@@ -31,6 +31,10 @@ pub(crate) enum BenchCommand {
     /// A client asks an origin straight and from a sandbox, in turns. The origin, the client and a server of its own are in
     /// network namespaces made for it, which takes root; the host's own network has no part in it.
     Egress(BenchEgressArgs),
+    /// What it costs that a program of yours decides about connections
+    ///
+    /// Python in a sandbox makes connections: allowed by a rule, then decided one by one by a connected client.
+    Decisions(BenchDecisionsArgs),
 }
 
 #[derive(Args, Debug)]
@@ -62,6 +66,17 @@ pub(crate) struct BenchIdleArgs {
 #[derive(Args, Debug)]
 pub(crate) struct BenchToolsArgs {
     /// Calls
+    #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u32).range(10..=100_000))]
+    pub(crate) count: u32,
+
+    /// Print the figures as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct BenchDecisionsArgs {
+    /// Connections
     #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u32).range(10..=100_000))]
     pub(crate) count: u32,
 
@@ -120,6 +135,7 @@ impl BenchArgs {
             BenchCommand::Idle(args) => args.json,
             BenchCommand::Tools(args) => args.json,
             BenchCommand::Egress(args) => args.json,
+            BenchCommand::Decisions(args) => args.json,
         }
     }
 }

@@ -23,8 +23,8 @@ mod server;
 mod snapshot;
 
 pub(crate) use bench::{
-    BenchApiArgs, BenchArgs, BenchCommand, BenchEgressArgs, BenchIdleArgs, BenchStartArgs,
-    BenchToolsArgs,
+    BenchApiArgs, BenchArgs, BenchCommand, BenchDecisionsArgs, BenchEgressArgs, BenchIdleArgs,
+    BenchStartArgs, BenchToolsArgs,
 };
 pub(crate) use files::{CpArgs, FilesArgs, FilesCommand, Place, SearchArgs};
 pub(crate) use global::GlobalArgs;

@@ -84,6 +84,14 @@ pub(crate) struct SandboxArgs {
     #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "60", help_heading = "Network")]
     pub(crate) network_ask: Option<String>,
 
+    /// Let a program of yours decide: about connections, requests, or both (with a comma)
+    ///
+    /// `connections`: names and connections that no rule allows are decided by a client that is connected (an SDK's
+    /// `on_connection`). `requests`: each HTTP request is shown to one (`on_request`) before it leaves, and what is not HTTP
+    /// does not leave. While none is connected the answer is no.
+    #[arg(long, value_name = "WHAT", value_delimiter = ',', help_heading = "Network", value_parser = ["connections", "requests"])]
+    pub(crate) network_callback: Vec<String>,
+
     /// Show a host directory at /workspace
     ///
     /// With `:ro` at the end nothing can be changed in it.

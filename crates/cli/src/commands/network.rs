@@ -107,6 +107,11 @@ fn render(network: &v1::SandboxNetwork) -> String {
     if let Some(seconds) = network.ask_secs {
         line("ask", &format!("{seconds} s"));
     }
+    let callbacks =
+        [("connections", network.callback_connections), ("requests", network.callback_requests)];
+    for (what, _) in callbacks.into_iter().filter(|(_, decided)| *decided) {
+        line("callback", what);
+    }
     line("enforced by", &network.enforcement);
     if let Some(open) = network.open {
         line("open", &open.to_string());

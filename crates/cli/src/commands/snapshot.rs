@@ -153,6 +153,7 @@ fn wanted(
         && options.allow.is_empty()
         && options.allow_cidr.is_empty()
         && options.network_ask.is_none()
+        && options.network_callback.is_empty()
     {
         create.network = None;
     }

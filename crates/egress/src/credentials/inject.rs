@@ -49,12 +49,16 @@ pub(crate) enum NotInjected {
     SignedInPieces,
 }
 
-/// Puts each credential's secret into the head.
+/// Puts each credential's secret into the head. What a program has `given` to it already is not to come back either.
 pub(crate) fn inject(
     head: &mut Head<'_>,
     credentials: &[(&Credential, SecretValue)],
+    given: &[HeaderValue],
 ) -> Result<Injected, NotInjected> {
     let (mut hide, mut in_body, mut sign) = (Vec::new(), Vec::new(), None);
+    for value in given {
+        hide_header(value.as_bytes(), &mut hide);
+    }
     let mut set: Vec<HeaderName> = Vec::new();
     for (credential, secret) in credentials {
         let unusable = || NotInjected::Unusable(credential.name.clone());
@@ -153,6 +157,18 @@ fn guest_header(
     }
     headers.remove(name);
     Ok(())
+}
+
+/// What a program put into a header: as a whole, and the part after a scheme (`Bearer …`). Short words are no secrets, and
+/// would be found everywhere.
+fn hide_header(value: &[u8], hide: &mut Vec<Vec<u8>>) {
+    const SHORTEST: usize = 8;
+    let last = value.rsplit(|byte| *byte == b' ').next().unwrap_or_default();
+    for form in [value, last] {
+        if form.len() >= SHORTEST {
+            hide_forms(form, hide);
+        }
+    }
 }
 
 /// The forms in which a secret may come back.
@@ -269,7 +285,7 @@ mod tests {
         let mut query = Some(query.to_owned());
         let injected = {
             let mut head = Head { headers: &mut headers, query: &mut query };
-            inject(&mut head, &[(credential, SecretValue::new(secret).unwrap())])
+            inject(&mut head, &[(credential, SecretValue::new(secret).unwrap())], &[])
         };
         Out { headers, query, injected }
     }

@@ -50,6 +50,17 @@ impl Candidates {
         best.map(|(_, name)| name.clone()).ok_or_else(|| self.reason())
     }
 
+    /// The same, where the client claims a name: among names that are as good as each other, that one.
+    pub(super) fn best_of(&self, claimed: Option<&str>) -> Result<String, Reason> {
+        let best = self.best()?;
+        let found = |name: &str| self.0.iter().find(|(known, _)| known == name);
+        let equal = claimed.and_then(|claimed| {
+            let ((name, claimed), (_, best)) = (found(claimed)?, found(&best)?);
+            (claimed == best).then(|| name.clone())
+        });
+        Ok(equal.unwrap_or(best))
+    }
+
     /// Those that are not denied.
     pub(super) fn open(self) -> Vec<String> {
         let open = |preview: &Preview| !matches!(preview, Preview::Deny(_));
@@ -88,6 +99,13 @@ mod tests {
         assert_eq!(candidates(&[Allow, may]).inspected(false), None);
         assert_eq!(candidates(&[Allow, may]).inspected(true).as_deref(), Some("1"));
         assert_eq!(candidates(&[Ask, must, Allow, denied]).best().as_deref(), Ok("2"));
+        assert_eq!(
+            candidates(&[Ask, Ask, Deny(Reason::RuleDenies)]).best_of(Some("1")).as_deref(),
+            Ok("1")
+        );
+        for claimed in [None, Some("2"), Some("other")] {
+            assert_eq!(candidates(&[Ask, Ask, denied]).best_of(claimed).as_deref(), Ok("0"));
+        }
         assert_eq!(candidates(&[must, denied]).best(), Err(Reason::RuleDenies));
         assert_eq!(candidates(&[must, denied, Allow]).open(), ["0", "2"]);
     }

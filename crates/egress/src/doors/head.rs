@@ -8,6 +8,7 @@ use tokio::time::timeout;
 
 use crate::Reason;
 use crate::hello::{self, Hello};
+use crate::names::normalise;
 
 /// Who began a greeting has this long to end it.
 pub(crate) const HEAD_TIME: Duration = Duration::from_secs(10);
@@ -78,6 +79,17 @@ pub(crate) fn is_http(bytes: &[u8]) -> bool {
     (3..=16).contains(&method) && bytes.get(method) == Some(&b' ')
 }
 
+/// The host that the first bytes of a request name, if they do: a claim, good for choosing among verified names.
+pub(crate) fn claimed_host(bytes: &[u8]) -> Option<String> {
+    let mut lines = bytes.split(|byte| *byte == b'\n').skip(1).map(<[u8]>::trim_ascii);
+    let value = lines.by_ref().take_while(|line| !line.is_empty()).find_map(|line| {
+        let (name, value) = line.split_at_checked(5)?;
+        name.eq_ignore_ascii_case(b"host:").then_some(value)
+    })?;
+    let text = std::str::from_utf8(value.trim_ascii()).ok()?;
+    normalise(text.rsplit_once(':').map_or(text, |(host, _)| host))
+}
+
 /// Reads some; false at the end of the stream.
 async fn more(stream: &TcpStream, bytes: &mut Vec<u8>) -> Result<bool, Reason> {
     loop {
@@ -95,6 +107,18 @@ async fn more(stream: &TcpStream, bytes: &mut Vec<u8>) -> Result<bool, Reason> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_host_that_a_request_claims() {
+        let check = |text: &str, expected: Option<&str>| {
+            assert_eq!(claimed_host(text.as_bytes()).as_deref(), expected, "{text:?}");
+        };
+        check("GET / HTTP/1.1\r\nHost: A.example:80\r\n\r\n", Some("a.example"));
+        check("GET / HTTP/1.1\r\nx: y\r\nhost:a.example\r\n", Some("a.example"));
+        check("GET / HTTP/1.1\r\n\r\nHost: a.example", None);
+        check("GET / HTTP/1.1\r\nHost: 1.2.3.4\r\n", None);
+        check("", None);
+    }
 
     #[test]
     fn requests_are_told_from_other_protocols() {

@@ -108,11 +108,24 @@ async fn attend(judge: Arc<Judge>, stream: TcpStream, asked: Asked, read: Vec<u8
         Asked::Tunnel { target, how } => tunnel(judge, stream, target, how, read).await,
         Asked::Requests => {
             let permit = judge.attend();
+            let source = stream.peer_addr().ok();
             let stream = Prefixed::new(read, stream);
             // Each request leaves its own record; the connection to the proxy itself goes nowhere.
             let names = Vec::new();
             let (entry, address, port) = (Entry::Proxy, None, 0);
-            http::serve(Intercepted { stream, entry, names, address, port, judge, permit }).await;
+            let greeting = None;
+            let intercepted = Intercepted {
+                stream,
+                entry,
+                names,
+                address,
+                port,
+                source,
+                greeting,
+                judge,
+                permit,
+            };
+            http::serve(intercepted).await;
         }
     }
 }
@@ -146,7 +159,7 @@ async fn tunnel(judge: Arc<Judge>, mut stream: TcpStream, target: Target, how: H
         return;
     }
     let port = target.port;
-    Opening { judge, stream, names, address, port, read }.conduct().await;
+    Opening { judge, stream, names, address, port, read, greeting: None }.conduct().await;
 }
 
 /// Why there is no point in granting it. What is granted is judged again, with what goes through.

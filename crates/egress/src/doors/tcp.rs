@@ -7,9 +7,12 @@
 //!   looking into it, the connection is made and the server's bytes pass; the client's first bytes are still
 //!   checked when they come.
 //!
+//! Where a program decides, it is asked once the first bytes are known (or the client stays silent). What it accepts as
+//! HTTP is looked into, under the one name that it was asked about.
+//!
 //! In the mode `full`, addresses without a name and greetings for other names are judged by what they say.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -27,7 +30,7 @@ use super::pump::{self, Carried};
 use super::tunnel::Target;
 use crate::flow::{Answer, Entry, Intercepted, Judge, Outcome, Permit, Prefixed, Question};
 use crate::hello::Hello;
-use crate::{Reason, address, http};
+use crate::{Greeting, Reason, address, http};
 
 /// Ports where TLS usually carries HTTP, whether or not the client says so.
 const HTTPS_PORTS: [u16; 2] = [443, 8443];
@@ -50,7 +53,9 @@ pub(crate) async fn serve(judge: Arc<Judge>, listener: TcpListener, flows: Arc<S
                 judge.names().names(address).into_iter().map(|pinned| pinned.name).collect();
             let port = original.port();
             let read = Vec::new();
-            Opening { judge, stream, names, address: Some(address), port, read }.conduct().await;
+            let address = Some(address);
+            let opening = Opening { judge, stream, names, address, port, read, greeting: None };
+            opening.conduct().await;
         }
     })
     .await;
@@ -67,6 +72,12 @@ pub(crate) struct Opening {
     pub(crate) port: u16,
     /// Bytes of the client that were read already.
     pub(crate) read: Vec<u8>,
+    /// What it says in TLS, once that was read.
+    pub(crate) greeting: Option<Greeting>,
+}
+
+fn canonical(address: SocketAddr) -> SocketAddr {
+    (address.ip().to_canonical(), address.port()).into()
 }
 
 impl Opening {
@@ -100,12 +111,15 @@ impl Opening {
             Ok(Decided::Done(reason)) => Err(reason),
             Ok(Decided::Inspect { permit, entry, names }) => {
                 let token = permit.token().clone();
+                let source = self.source();
                 let served = http::serve(Intercepted {
                     stream: Prefixed::new(self.read, self.stream),
                     entry,
                     names,
                     address: self.address,
                     port: self.port,
+                    source,
+                    greeting: self.greeting,
                     judge: self.judge,
                     permit,
                 });
@@ -120,15 +134,17 @@ impl Opening {
     async fn decide(&mut self, draft: &mut Draft, carried: &Carried) -> Result<Decided, Reason> {
         let rules = self.judge.rules();
         let full = rules.mode == NetworkMode::Full;
+        let mut nameless = false;
         if self.names.is_empty() {
             let address = self.address.ok_or(Reason::NotResolved)?;
-            if !full && rules.ask.is_none() {
+            if !self.judge.allows_addresses() {
                 return Err(Reason::NotResolved);
             }
             if !address::admits(address, &rules.cidrs) {
                 return Err(Reason::AddressNotPublic);
             }
             self.names.push(address.to_string());
+            nameless = true;
         } else {
             draft.host = self.names.first().cloned();
         }
@@ -142,9 +158,15 @@ impl Opening {
         match head::read(&self.stream, &mut self.read, Some(wait)).await? {
             Head::Tls(hello) => {
                 draft.sni.clone_from(&hello.server_name);
-                let host = self.name_in(&hello, full)?;
-                let http = hello.offers_http || HTTPS_PORTS.contains(&self.port);
+                self.greeting = Some(hello.greeting());
+                // A program that decides about an address is told what the client claims, and decides about the address.
+                let host = match nameless && rules.callback.connections {
+                    true => self.names[0].clone(),
+                    false => self.name_in(&hello, full)?,
+                };
+                let http = hello.offers_http() || HTTPS_PORTS.contains(&self.port);
                 match self.judged(&host, http, draft).await? {
+                    Judged::Inspect(_) if nameless && !full => Err(Reason::SniMismatch),
                     Judged::Inspect(permit) => {
                         Ok(Decided::Inspect { permit, entry: Entry::Tls, names: vec![host] })
                     }
@@ -156,9 +178,13 @@ impl Opening {
                 let http = is_http(&self.read);
                 let host = match candidates.inspected(http) {
                     Some(name) => name,
-                    None => candidates.best()?,
+                    None => candidates.best_of(head::claimed_host(&self.read).as_deref())?,
                 };
                 match self.judged(&host, http, draft).await? {
+                    // A program that was asked about one name decided about no other.
+                    Judged::Inspect(permit) if permit.reason == Reason::CallbackAllows => {
+                        Ok(Decided::Inspect { permit, entry: Entry::Plain, names: vec![host] })
+                    }
                     Judged::Inspect(permit) => {
                         let names = candidates.open();
                         Ok(Decided::Inspect { permit, entry: Entry::Plain, names })
@@ -170,6 +196,9 @@ impl Opening {
             Head::Silent => {
                 let host = candidates.best()?;
                 match self.judged(&host, false, draft).await? {
+                    Judged::Inspect(permit) if permit.reason == Reason::CallbackAllows => {
+                        self.spoken(host, permit, draft).await
+                    }
                     // The rules changed since they were asked.
                     Judged::Inspect(_) => Err(Reason::Revoked),
                     Judged::Pass(permit) => {
@@ -190,6 +219,8 @@ impl Opening {
             port: self.port,
             transport: Transport::Tcp,
             request: None,
+            source: self.source(),
+            greeting: self.greeting.as_ref(),
         };
         let answer = match http {
             true => self.judge.judge(question).await,
@@ -200,12 +231,42 @@ impl Opening {
                 draft.rule.clone_from(&permit.rule);
                 Ok(Judged::Pass(permit))
             }
-            Answer::Inspect(permit) => Ok(Judged::Inspect(permit)),
+            Answer::Inspect(permit) => {
+                draft.rule.clone_from(&permit.rule);
+                Ok(Judged::Inspect(permit))
+            }
             Answer::Deny(refusal) => {
                 draft.rule = refusal.rule;
                 Err(refusal.reason)
             }
         }
+    }
+
+    /// Waits for a client that was accepted as HTTP before it said anything.
+    async fn spoken(
+        &mut self,
+        host: String,
+        permit: Permit,
+        draft: &mut Draft,
+    ) -> Result<Decided, Reason> {
+        let head = head::read(&self.stream, &mut self.read, Some(head::HEAD_TIME)).await?;
+        let entry = match head {
+            Head::Silent => return Err(Reason::TimedOut),
+            Head::Plain => Entry::Plain,
+            Head::Tls(hello) => {
+                draft.sni.clone_from(&hello.server_name);
+                self.greeting = Some(hello.greeting());
+                if self.name_in(&hello, false)? != host {
+                    return Err(Reason::SniMismatch);
+                }
+                Entry::Tls
+            }
+        };
+        Ok(Decided::Inspect { permit, entry, names: vec![host] })
+    }
+
+    fn source(&self) -> Option<SocketAddr> {
+        self.stream.peer_addr().ok().map(canonical)
     }
 
     /// The verified name that a TLS greeting is for.

@@ -172,6 +172,8 @@ impl Flow {
                 port: self.port,
                 transport: Transport::Udp,
                 request: None,
+                source: Some(self.client),
+                greeting: None,
             };
             match self.judge.judge(question).await {
                 Answer::Allow(permit) => return Ok((host, permit)),

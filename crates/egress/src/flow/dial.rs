@@ -20,7 +20,7 @@ impl Judge {
     /// Whether connections to addresses without a name can be allowed at all.
     pub(crate) fn allows_addresses(&self) -> bool {
         let rules = self.rules();
-        rules.mode == NetworkMode::Full || rules.ask.is_some()
+        rules.mode == NetworkMode::Full || rules.ask.is_some() || rules.callback.connections
     }
 
     /// Where `host` (a name, or an address as text) is: at `wanted` while that is known to be its own.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use belljar_policy::document::Transport;
 
 use super::approvals::Approvals;
+use super::decisions::Lasting;
 use super::live::Live;
 use super::meter::Ledger;
 use super::permit::Permit;
@@ -23,6 +24,7 @@ pub(crate) struct Judge {
     pub(super) live: Arc<Live>,
     pub(super) ledger: Arc<Ledger>,
     pub(super) approvals: Arc<Approvals>,
+    pub(super) lasting: Lasting,
     recorder: Arc<dyn Recorder>,
     secrets: Arc<dyn Secrets>,
     pub(super) names: Names,
@@ -55,6 +57,7 @@ impl Judge {
         ledger.down.set_rate(parts.rules.bandwidth);
         Self {
             approvals: Arc::new(Approvals::new(parts.identity.clone(), parts.approver)),
+            lasting: Lasting::default(),
             identity: parts.identity,
             live: Arc::new(Live::new(parts.rules)),
             ledger,

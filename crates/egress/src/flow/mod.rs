@@ -14,6 +14,7 @@
 //! - takes rules (credentials) from [`Judge::rules`] at each request, secrets from [`Judge::secrets`].
 
 mod approvals;
+mod decisions;
 mod dial;
 mod judge;
 mod live;
@@ -33,12 +34,12 @@ pub(crate) use prefixed::Prefixed;
 pub(crate) use question::{Answer, Preview, Question};
 pub(crate) use room::Room;
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use tokio::net::TcpStream;
 
-use crate::Reason;
+use crate::{Greeting, Reason};
 
 /// How the client's requests arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +62,10 @@ pub(crate) struct Intercepted {
     /// Where the client meant to connect; none where it only named a host to the proxy door. For [`Judge::dial`].
     pub(crate) address: Option<IpAddr>,
     pub(crate) port: u16,
+    /// Who connected.
+    pub(crate) source: Option<SocketAddr>,
+    /// What it says in TLS.
+    pub(crate) greeting: Option<Greeting>,
     pub(crate) judge: Arc<Judge>,
     /// For the connection as a whole; ends when no request to it could be allowed any more.
     pub(crate) permit: Permit,

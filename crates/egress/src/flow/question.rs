@@ -1,13 +1,13 @@
 //! What is asked about a flow or request, and the answers.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use belljar_policy::document::Transport;
 
 use super::live::Claim;
 use super::permit::{Permit, Refusal};
-use crate::{Asked, Reason};
+use crate::{Asked, Greeting, Reason};
 
 /// What is asked.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +19,9 @@ pub(crate) struct Question<'a> {
     pub(crate) transport: Transport,
     /// Method and canonical path.
     pub(crate) request: Option<(&'a str, &'a str)>,
+    /// Who asks.
+    pub(crate) source: Option<SocketAddr>,
+    pub(crate) greeting: Option<&'a Greeting>,
 }
 
 /// The answer.
@@ -40,6 +43,11 @@ pub(crate) enum Preview {
 }
 
 impl Question<'_> {
+    /// The verified name, where there is one.
+    pub(super) fn name(&self) -> Option<&str> {
+        Some(self.host).filter(|host| host.parse::<IpAddr>().is_err())
+    }
+
     pub(super) fn claim(&self, inspected: bool, approved: bool) -> Claim {
         Claim {
             host: self.host.to_owned(),
@@ -55,6 +63,7 @@ impl Question<'_> {
     pub(super) fn asked(&self, rule: Option<String>, wait: Duration) -> Asked {
         Asked {
             host: self.host.to_owned(),
+            source: self.source,
             address: self.address,
             port: self.port,
             transport: self.transport,

@@ -6,11 +6,13 @@ use std::time::Duration;
 use belljar_policy::NetworkMode;
 use belljar_policy::document::{Flow, FlowDecision, NetworkVerdict, Transport};
 
+use super::decisions::Decided;
 use super::judge::Judge;
 use super::live::Claim;
 use super::meter::{self, Counter};
 use super::permit::{Permit, Refusal};
 use super::question::{Answer, Preview, Question};
+use crate::decide::label;
 use crate::names::is_foreign_resolver;
 use crate::{Approval, Asked, Reason, Rules};
 
@@ -25,24 +27,54 @@ enum Step {
     Answer(Answer),
     /// Somebody must say yes first.
     Ask(Asked),
+    /// A program decides first.
+    Decide,
+}
+
+/// Who said yes so far.
+enum Given {
+    Nobody,
+    Approver,
+    Program(Decided),
 }
 
 /// What the rules say, with everything that the caller needs to go on.
 enum Ruled {
-    Allow { rule: Option<String>, counters: Vec<Arc<Counter>> },
-    Inspect { required: bool },
-    Ask { rule: Option<String>, counters: Vec<Arc<Counter>>, wait: Duration },
+    Allow {
+        rule: Option<String>,
+        counters: Vec<Arc<Counter>>,
+    },
+    Inspect {
+        required: bool,
+    },
+    Ask {
+        rule: Option<String>,
+        counters: Vec<Arc<Counter>>,
+        wait: Duration,
+    },
+    /// A program decides.
+    Decide {
+        counters: Vec<Arc<Counter>>,
+    },
     Deny(Refusal),
 }
 
 impl Judge {
     /// What the rules say about a flow, without asking or counting.
     pub(crate) fn preview(&self, host: &str, port: u16, transport: Transport) -> Preview {
-        let question = Question { host, address: None, port, transport, request: None };
+        let question = Question {
+            host,
+            address: None,
+            port,
+            transport,
+            request: None,
+            source: None,
+            greeting: None,
+        };
         match self.ruled(&self.rules(), &question, Sight::Open) {
             Ruled::Allow { .. } => Preview::Allow,
             Ruled::Inspect { required } => Preview::Inspect { required },
-            Ruled::Ask { .. } => Preview::Ask,
+            Ruled::Ask { .. } | Ruled::Decide { .. } => Preview::Ask,
             Ruled::Deny(refusal) => Preview::Deny(refusal.reason),
         }
     }
@@ -58,23 +90,31 @@ impl Judge {
     }
 
     async fn judge_as(&self, question: Question<'_>, sight: Sight) -> Answer {
-        let mut approved = false;
+        let mut given = Given::Nobody;
         loop {
-            let asked = match self.step(&question, sight, approved) {
-                Step::Answer(answer) => return answer,
-                Step::Ask(asked) => asked,
-            };
-            let rule = asked.rule.clone();
-            if self.approvals.ask(asked).await == Approval::Deny {
-                return Answer::Deny(Refusal { rule, ..Refusal::from(Reason::NotApproved) });
-            }
             // The rules may have changed while somebody thought: they are asked again.
-            approved = true;
+            given = match self.step(&question, sight, &given) {
+                Step::Answer(answer) => return answer,
+                Step::Ask(asked) => {
+                    let rule = asked.rule.clone();
+                    if self.approvals.ask(asked).await == Approval::Deny {
+                        return Answer::Deny(Refusal {
+                            rule,
+                            ..Refusal::from(Reason::NotApproved)
+                        });
+                    }
+                    Given::Approver
+                }
+                Step::Decide => match self.decide(&question).await {
+                    Ok(decided) => Given::Program(decided),
+                    Err(refusal) => return Answer::Deny(refusal),
+                },
+            };
         }
     }
 
     /// Judges and enters the flow, both under the lock of the rules.
-    fn step(&self, question: &Question<'_>, sight: Sight, approved: bool) -> Step {
+    fn step(&self, question: &Question<'_>, sight: Sight, given: &Given) -> Step {
         self.live.locked(|live| {
             let rules = live.rules();
             let (rule, counters, reason, inspect) = match self.ruled(&rules, question, sight) {
@@ -85,10 +125,27 @@ impl Judge {
                 }
                 Ruled::Ask { rule, counters, wait } => {
                     let Question { host, port, transport, .. } = *question;
+                    let approved = matches!(given, Given::Approver);
                     if !approved && !self.approvals.granted(host, port, transport) {
                         return Step::Ask(question.asked(rule, wait));
                     }
                     (rule, counters, Reason::Approved, false)
+                }
+                // The program has the last word about each request, just before it leaves.
+                Ruled::Decide { counters } if question.request.is_some() => {
+                    (Some(label("")), counters, Reason::CallbackAllows, false)
+                }
+                Ruled::Decide { counters } => {
+                    let decided = match given {
+                        Given::Program(decided) => Some(decided.clone()),
+                        Given::Nobody | Given::Approver => self.lasting.find(question),
+                    };
+                    let Some(Decided { http, rule }) = decided else { return Step::Decide };
+                    if http && question.transport != Transport::Tcp {
+                        let refusal = Refusal::from(Reason::Unsupported);
+                        return Step::Answer(Answer::Deny(refusal));
+                    }
+                    (Some(rule), counters, Reason::CallbackAllows, http)
                 }
                 Ruled::Deny(refusal) => return Step::Answer(Answer::Deny(refusal)),
             };
@@ -97,7 +154,8 @@ impl Judge {
                 let refusal = Refusal { rule, ..Refusal::from(Reason::BudgetSpent) };
                 return Step::Answer(Answer::Deny(refusal));
             }
-            let claim = question.claim(inspect, reason == Reason::Approved);
+            let claim = question
+                .claim(inspect, matches!(reason, Reason::Approved | Reason::CallbackAllows));
             let entered = live.enter(Some(claim));
             let ledger = Arc::clone(&self.ledger);
             let permit = Permit { rule, reason, entered, counters, ledger };
@@ -131,9 +189,12 @@ impl Judge {
         match (decision.verdict(), &decision) {
             (None, _) => Ruled::Inspect { required: true },
             (Some(NetworkVerdict::Allow), _) => {
+                let flow = question.request.is_none() && question.transport == Transport::Tcp;
+                if flow && rules.callback.requests {
+                    return Ruled::Inspect { required: true };
+                }
                 let credentialed = sight == Sight::Open
-                    && question.request.is_none()
-                    && question.transport == Transport::Tcp
+                    && flow
                     && rules.credentials.iter().any(|credential| {
                         credential.host.0.iter().any(|host| host.matches(question.host))
                     });
@@ -150,6 +211,11 @@ impl Judge {
             }
             (Some(NetworkVerdict::Ask), _) => {
                 Ruled::Ask { counters: counters(), rule: label, wait: rules.ask_wait }
+            }
+            (Some(NetworkVerdict::Deny), FlowDecision::Default(_))
+                if rules.callback.connections && rules.mode != NetworkMode::None =>
+            {
+                Ruled::Decide { counters: counters() }
             }
             (Some(NetworkVerdict::Deny), FlowDecision::Default(_)) => match rules.ask {
                 Some(wait) if rules.mode != NetworkMode::None => {
@@ -171,13 +237,15 @@ impl Judge {
             port: claim.port,
             transport: claim.transport,
             request: claim.request.as_ref().map(|(method, path)| (&**method, &**path)),
+            source: None,
+            greeting: None,
         };
         // A flow that is not looked into stays so: it may go on if it need not be.
         let sight = if claim.inspected { Sight::Open } else { Sight::Opaque };
         match self.ruled(rules, &question, sight) {
             Ruled::Allow { .. } => true,
             Ruled::Inspect { .. } => claim.inspected,
-            Ruled::Ask { .. } => claim.approved,
+            Ruled::Ask { .. } | Ruled::Decide { .. } => claim.approved,
             Ruled::Deny(_) => false,
         }
     }

@@ -64,7 +64,7 @@ fn reads_real_greetings_over_any_split() {
     let expected = Hello {
         server_name: Some("www.example.com".to_owned()),
         encrypted: false,
-        offers_http: true,
+        protocols: vec!["h2".to_owned(), "http/1.1".to_owned()],
     };
     assert_eq!(parse(&whole), Ok(Some(expected.clone())));
     for end in 0..whole.len() {
@@ -75,7 +75,7 @@ fn reads_real_greetings_over_any_split() {
         assert_eq!(parse(&records(message, size)), Ok(Some(expected.clone())), "{size}");
     }
     let quiet = parse(&real("a.example", &[b"acme-tls/1"])).unwrap().unwrap();
-    assert!(!quiet.offers_http);
+    assert!(!quiet.offers_http());
     assert_eq!(parse(&real("192.0.2.1", &[])).unwrap().unwrap().server_name, None);
 }
 

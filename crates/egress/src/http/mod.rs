@@ -10,7 +10,6 @@
 
 mod body;
 mod exchange;
-mod handler;
 mod head;
 mod path;
 mod reply;
@@ -32,12 +31,11 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsAcceptor;
 
-pub use handler::{Handled, HandledRequest, RequestHandler};
 pub(crate) use path::CanonicalPath;
 
 use crate::Reason;
 use crate::flow::{Entry, Intercepted, Outcome};
-use service::Connection;
+use service::{Client, Connection};
 use watch::Watched;
 
 /// A greeting is a few messages.
@@ -52,8 +50,10 @@ const MAX_STREAMS: u32 = 128;
 
 /// Serves one connection whose requests must be seen. Returns when it is over.
 pub(crate) async fn serve(intercepted: Intercepted) -> Outcome {
-    let Intercepted { stream, entry, names, address, port, judge, permit } = intercepted;
-    let connection = Arc::new(Connection::new(entry, names, address, port, judge));
+    let Intercepted { stream, entry, names, address, port, source, greeting, judge, permit } =
+        intercepted;
+    let client = Client { source, greeting };
+    let connection = Arc::new(Connection::new(entry, names, address, port, client, judge));
     let work = async {
         match entry {
             Entry::Tls => {

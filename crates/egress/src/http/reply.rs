@@ -82,6 +82,9 @@ pub(super) fn sentence(reason: Reason, host: &str) -> String {
     match reason {
         Reason::NotListed => format!("no rule allows this request to `{host}`"),
         Reason::RuleDenies => format!("a rule denies this request to `{host}`"),
+        Reason::CallbackDenies => {
+            format!("the program that decides denies this request to `{host}`")
+        }
         Reason::NotApproved => format!("nobody approved this request to `{host}`"),
         Reason::BudgetSpent => format!("the budget for requests to `{host}` is spent"),
         Reason::AddressNotPublic => format!("`{host}` is at an address that may not be reached"),

@@ -14,14 +14,14 @@ use hyper::upgrade::OnUpgrade;
 
 use super::body::{self, Body};
 use super::exchange::Exchange;
-use super::handler::{Handled, HandledRequest};
 use super::head::{Head, strip_hop_by_hop};
 use super::reply::{Refused, sentence};
 use super::service::Connection;
 use super::tunnel;
-use crate::Reason;
 use crate::credentials::{self, Injected, NotInjected, RequestHead};
+use crate::decide::label;
 use crate::flow::Direction;
+use crate::{DECISION_TIME, Handled, HandledRequest, Reason};
 
 /// A body with a placeholder that is no longer than this keeps a length; a longer one goes in chunks.
 const MAX_REWRITTEN: u64 = 1 << 20;
@@ -33,15 +33,19 @@ pub(super) async fn send(
     mut parts: Parts,
     body: Incoming,
     head: &Head,
+    shown: bool,
     exchange: &Arc<Exchange>,
 ) -> Result<Response<Body>, Refused> {
     let client = parts.extensions.remove::<OnUpgrade>().filter(|_| head.websocket);
     let upgrade = parts.headers.get(UPGRADE).cloned();
     strip_hop_by_hop(&mut parts.headers);
-    handle(connection, &mut parts, head).await?;
+    let given = match shown {
+        true => handle(connection, &mut parts, head).await?,
+        false => Vec::new(),
+    };
 
     let mut query = head.query.clone();
-    let injected = inject(connection, &mut parts, head, &mut query).await?;
+    let injected = inject(connection, &mut parts, head, &mut query, &given).await?;
     let place = (head.host.clone(), head.port);
     let body = prepare(connection, &mut parts, head, body, &query, &injected, exchange).await?;
     if client.is_some() {
@@ -66,22 +70,38 @@ pub(super) async fn send(
     reply(response, client, injected, exchange)
 }
 
-/// Lets a program that is connected to the server have its say.
-async fn handle(connection: &Connection, parts: &mut Parts, head: &Head) -> Result<(), Refused> {
-    let Some(handler) = &connection.judge.settings().requests else { return Ok(()) };
+/// Lets the program that decides about requests have its say; returns what it gave to the request.
+async fn handle(
+    connection: &Connection,
+    parts: &mut Parts,
+    head: &Head,
+) -> Result<Vec<HeaderValue>, Refused> {
     let request = HandledRequest {
         host: &head.host,
         port: head.port,
         secure: connection.secure(),
+        http2: connection.http2(),
         method: &head.methods[0],
         path: head.path.as_str(),
         query: head.query.as_deref(),
         headers: &parts.headers,
+        source: connection.client.source,
+        address: connection.known(),
+        greeting: connection.client.greeting.as_ref(),
     };
-    match handler.handle(connection.judge.identity(), request).await {
-        Handled::Deny { message } => {
-            Err(Refused::new(StatusCode::FORBIDDEN, Reason::RuleDenies, message))
-        }
+    let denied = |reason, words: String| {
+        let message = if words.is_empty() { sentence(reason, &head.host) } else { words.clone() };
+        let refused = Refused::new(StatusCode::FORBIDDEN, reason, message);
+        Err(Refused { rule: Some(label(&words)), ..refused })
+    };
+    let judge = &connection.judge;
+    let answer = judge.settings().decider.request(judge.identity(), request);
+    let Ok(answer) = tokio::time::timeout(DECISION_TIME, answer).await else {
+        return denied(Reason::CallbackUnanswered, "no answer in time".to_owned());
+    };
+    match answer {
+        Handled::Deny { words } => denied(Reason::CallbackDenies, words),
+        Handled::Unanswered(why) => denied(Reason::CallbackUnanswered, why),
         Handled::Send { set, remove } => {
             let may = |name: &HeaderName| {
                 ![HOST, CONTENT_LENGTH, TRANSFER_ENCODING, CONNECTION, UPGRADE, TE].contains(name)
@@ -89,10 +109,13 @@ async fn handle(connection: &Connection, parts: &mut Parts, head: &Head) -> Resu
             for name in remove.iter().filter(|name| may(name)) {
                 parts.headers.remove(name);
             }
-            for (name, value) in set.into_iter().filter(|(name, _)| may(name)) {
+            let mut given = Vec::new();
+            for (name, mut value) in set.into_iter().filter(|(name, _)| may(name)) {
+                value.set_sensitive(true);
+                given.push(value.clone());
                 parts.headers.insert(name, value);
             }
-            Ok(())
+            Ok(given)
         }
     }
 }
@@ -103,6 +126,7 @@ async fn inject(
     parts: &mut Parts,
     head: &Head,
     query: &mut Option<String>,
+    given: &[HeaderValue],
 ) -> Result<Injected, Refused> {
     let rules = connection.judge.rules();
     let (method, secure) = (&head.methods[0], connection.secure());
@@ -118,7 +142,7 @@ async fn inject(
         pairs.push((credential, secret));
     }
     let mut request = RequestHead { headers: &mut parts.headers, query };
-    let injected = credentials::inject(&mut request, &pairs)?;
+    let injected = credentials::inject(&mut request, &pairs, given)?;
     if !injected.hide.is_empty() {
         // What is compressed cannot be looked through.
         parts.headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));

@@ -1,6 +1,6 @@
 //! Answers the requests of one client connection: reads, judges, sends or refuses.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Instant, SystemTime};
@@ -16,8 +16,8 @@ use super::head::{self, BadHead, Head};
 use super::reply::{Refused, sentence};
 use super::send;
 use super::upstream::{Place, Upstreams};
-use crate::flow::{Answer, Entry, Judge, Question, Refusal};
-use crate::{Reason, Verdict};
+use crate::flow::{Answer, Entry, Judge, Permit, Question, Refusal};
+use crate::{Greeting, Reason, Verdict};
 
 /// A client's connection, and what was found out about it.
 pub(super) struct Connection {
@@ -25,6 +25,7 @@ pub(super) struct Connection {
     pub(super) names: Vec<String>,
     address: Option<IpAddr>,
     port: u16,
+    pub(super) client: Client,
     /// A message named its length twice; nothing on this connection is believed any more.
     pub(super) ambiguous: Arc<AtomicBool>,
     pub(super) judge: Arc<Judge>,
@@ -34,12 +35,26 @@ pub(super) struct Connection {
     http2: AtomicBool,
 }
 
+/// Who is at the other end, and what it claims.
+pub(super) struct Client {
+    pub(super) source: Option<SocketAddr>,
+    pub(super) greeting: Option<Greeting>,
+}
+
+/// A request that may be sent.
+struct Judged {
+    permit: Permit,
+    /// After the program has seen it.
+    shown: bool,
+}
+
 impl Connection {
     pub(super) fn new(
         entry: Entry,
         names: Vec<String>,
         address: Option<IpAddr>,
         port: u16,
+        client: Client,
         judge: Arc<Judge>,
     ) -> Self {
         Self {
@@ -47,6 +62,7 @@ impl Connection {
             names,
             address,
             port,
+            client,
             ambiguous: Arc::default(),
             judge,
             upstreams: Upstreams::default(),
@@ -109,8 +125,8 @@ impl Connection {
             method.clone(),
             Some(path.clone()),
         );
-        let permit = match self.judged(&head).await {
-            Ok(permit) => permit,
+        let Judged { permit, shown } = match self.judged(&head).await {
+            Ok(judged) => judged,
             Err(refusal) => {
                 exchange.settle(Verdict::Deny, refusal.reason, refusal.rule.clone());
                 let refused = denied(refusal, &head.host);
@@ -120,13 +136,14 @@ impl Connection {
         let exchange = Arc::new(exchange.permitted(permit));
         let sent = tokio::select! {
             () = exchange.revoked() => Err(denied(Reason::Revoked.into(), &head.host)),
-            sent = send::send(&self, parts, body, &head, &exchange) => sent,
+            sent = send::send(&self, parts, body, &head, shown, &exchange) => sent,
         };
         sent.unwrap_or_else(|mut refused| {
             if refused.status == StatusCode::BAD_GATEWAY {
                 exchange.failed(refused.reason);
             } else {
-                exchange.settle(Verdict::Deny, refused.reason, exchange.rule());
+                let rule = refused.rule.clone().or_else(|| exchange.rule());
+                exchange.settle(Verdict::Deny, refused.reason, rule);
             }
             refused.rule = refused.rule.or_else(|| exchange.rule());
             refused.reply(Some(&head.host), &method, Some(&path))
@@ -141,7 +158,7 @@ impl Connection {
     }
 
     /// Asks for what the request is, and for everything that a server may take it for: the strictest answer holds.
-    async fn judged(&self, head: &Head) -> Result<crate::flow::Permit, Refusal> {
+    async fn judged(&self, head: &Head) -> Result<Judged, Refusal> {
         let rules = self.judge.rules();
         let strictness = |method: &str, path: &str| {
             let decision = rules.flows.judge(&Flow {
@@ -172,12 +189,24 @@ impl Connection {
             port: head.port,
             transport: Transport::Tcp,
             request: Some(asked),
+            source: self.client.source,
+            greeting: self.client.greeting.as_ref(),
         };
-        match self.judge.judge(question).await {
-            Answer::Allow(permit) => Ok(permit),
-            Answer::Deny(refusal) => Err(refusal),
-            Answer::Inspect(_) => Err(Reason::Unsupported.into()),
+        let permit = match self.judge.judge(question).await {
+            Answer::Allow(permit) => permit,
+            Answer::Deny(refusal) => return Err(refusal),
+            Answer::Inspect(_) => return Err(Reason::Unsupported.into()),
+        };
+        let mut shown = rules.callback.requests || permit.reason == Reason::CallbackAllows;
+        if permit.reason == Reason::CallbackAllows && self.entry == Entry::Proxy {
+            // The program was not asked about a connection, as each request here may go elsewhere.
+            shown = match self.judge.judge(Question { request: None, ..question }).await {
+                Answer::Allow(_) => rules.callback.requests,
+                Answer::Inspect(_) => true,
+                Answer::Deny(refusal) => return Err(refusal),
+            };
         }
+        Ok(Judged { permit, shown })
     }
 }
 

@@ -3,8 +3,9 @@
 //! A name that no rule allows is answered `NXDOMAIN` and never leaves. Allowed names are answered for A and AAAA; HTTPS
 //! and SVCB have no answer (they would carry keys for encrypted greetings); other types are refused. A name that
 //! somebody must approve gets an address that stands in for it and is resolved only after the approval, so that asking
-//! gives nothing away.
+//! gives nothing away. Where a program decides, it is asked about the question itself and may name the server to ask.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -19,8 +20,8 @@ use tokio::time::timeout;
 use super::answer::{Asked, NotAsked, read};
 use super::name::{is_local, normalise};
 use super::table::Unresolved;
-use crate::flow::Judge;
-use crate::{Reason, Record, Stage, Verdict};
+use crate::flow::{Judge, Refusal};
+use crate::{Connecting, Reason, Record, Stage, Verdict, address};
 
 /// Questions of one sandbox that wait for an answer.
 const MAX_OPEN: usize = 64;
@@ -58,7 +59,8 @@ pub(crate) async fn serve_udp(judge: Arc<Judge>, socket: UdpSocket) {
             let answered = async {
                 let bytes = match read(&question) {
                     Ok(asked) => {
-                        let message = answer(&judge, &asked, Transport::Udp).await;
+                        let ends = Ends { client: Some(client), door: socket.local_addr().ok() };
+                        let message = answer(&judge, &asked, Transport::Udp, ends).await;
                         asked.datagram(&message)
                     }
                     Err(NotAsked::Reply(bytes)) => bytes,
@@ -102,7 +104,8 @@ async fn serve_connection(judge: &Judge, mut stream: TcpStream) -> std::io::Resu
         });
         let bytes = match read(&question.await??) {
             Ok(asked) => {
-                let message = answer(judge, &asked, Transport::Tcp).await;
+                let ends = Ends { client: stream.peer_addr().ok(), door: stream.local_addr().ok() };
+                let message = answer(judge, &asked, Transport::Tcp, ends).await;
                 asked.bytes(&message)
             }
             Err(NotAsked::Reply(bytes)) => bytes,
@@ -114,8 +117,23 @@ async fn serve_connection(judge: &Judge, mut stream: TcpStream) -> std::io::Resu
     }
 }
 
+/// Who asks, and whom.
+#[derive(Clone, Copy)]
+struct Ends {
+    client: Option<SocketAddr>,
+    door: Option<SocketAddr>,
+}
+
+/// How a name that may be resolved is.
+enum Resolved {
+    /// Now.
+    Now,
+    /// After somebody said yes to a connection.
+    Later,
+}
+
 /// Decides and answers one question.
-async fn answer(judge: &Judge, asked: &Asked, transport: Transport) -> Message {
+async fn answer(judge: &Judge, asked: &Asked, transport: Transport, ends: Ends) -> Message {
     let begin = Instant::now();
     let text = asked.query.name().to_ascii();
     let denied = |name: &str, reason: Reason, rule: Option<String>| {
@@ -151,10 +169,20 @@ async fn answer(judge: &Judge, asked: &Asked, transport: Transport) -> Message {
     };
     let rules = judge.rules();
     let kind = asked.query.query_type();
-    let waits = match rules.flows.resolution(&name) {
-        Some(NetworkVerdict::Allow) => false,
-        Some(NetworkVerdict::Ask) => true,
-        None if rules.ask.is_some() => true,
+    let resolved = match rules.flows.resolution(&name) {
+        Some(NetworkVerdict::Allow) => Resolved::Now,
+        Some(NetworkVerdict::Ask) => Resolved::Later,
+        None if rules.callback.connections => {
+            // Types that are not answered anyway need no decision.
+            if matches!(kind, RecordType::A | RecordType::AAAA)
+                && let Err(refusal) = decided(judge, &name, kind, transport, ends).await
+            {
+                denied(&name, refusal.reason, refusal.rule);
+                return asked.refuse(ResponseCode::NXDomain);
+            }
+            Resolved::Now
+        }
+        None if rules.ask.is_some() => Resolved::Later,
         verdict => {
             let ruled = verdict.is_some();
             let reason = if ruled { Reason::RuleDenies } else { Reason::NotListed };
@@ -162,10 +190,12 @@ async fn answer(judge: &Judge, asked: &Asked, transport: Transport) -> Message {
             return asked.refuse(ResponseCode::NXDomain);
         }
     };
-    match kind {
-        RecordType::A if waits => asked.address(judge.names().stand_in(&name).into(), STAND_IN_TTL),
-        RecordType::AAAA if waits => asked.refuse(ResponseCode::NoError),
-        RecordType::A | RecordType::AAAA => {
+    match (kind, resolved) {
+        (RecordType::A, Resolved::Later) => {
+            asked.address(judge.names().stand_in(&name).into(), STAND_IN_TTL)
+        }
+        (RecordType::AAAA, Resolved::Later) => asked.refuse(ResponseCode::NoError),
+        (RecordType::A | RecordType::AAAA, Resolved::Now) => {
             match judge.names().resolve(&name, kind, &rules.cidrs).await {
                 Ok(reply) => {
                     // Whoever changed the rules meanwhile changed what this address may be used for, too.
@@ -181,10 +211,39 @@ async fn answer(judge: &Judge, asked: &Asked, transport: Transport) -> Message {
                 Err(Unresolved::Failed) => asked.refuse(ResponseCode::ServFail),
             }
         }
-        RecordType::HTTPS | RecordType::SVCB => asked.refuse(ResponseCode::NoError),
+        (RecordType::HTTPS | RecordType::SVCB, _) => asked.refuse(ResponseCode::NoError),
         _ => {
             denied(&name, Reason::QueryType, None);
             asked.refuse(ResponseCode::Refused)
         }
     }
+}
+
+/// Asks the program whether a name may be resolved, and remembers by whom.
+async fn decided(
+    judge: &Judge,
+    name: &str,
+    kind: RecordType,
+    transport: Transport,
+    ends: Ends,
+) -> Result<(), Refusal> {
+    let connecting = Connecting {
+        transport,
+        source: ends.client.map(|client| (client.ip().to_canonical(), client.port()).into()),
+        address: ends.door.map(|door| door.ip().to_canonical()),
+        port: PORT,
+        host: None,
+        question: Some((name.to_owned(), kind.to_string())),
+        greeting: None,
+        rule: None,
+    };
+    let resolver = judge.decide_name(&connecting).await?;
+    // The question would leave from this host: it goes where the sandbox could go itself.
+    if let Some(resolver) = resolver
+        && !address::admits(resolver.ip(), &judge.rules().cidrs)
+    {
+        return Err(Reason::AddressNotPublic.into());
+    }
+    judge.names().ask_at(name, resolver);
+    Ok(())
 }

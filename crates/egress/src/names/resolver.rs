@@ -65,19 +65,20 @@ impl Resolver {
         Self { upstreams: Upstreams::new(upstreams), tls, open: Semaphore::new(MAX_OPEN) }
     }
 
-    /// The addresses of a name, along its aliases.
+    /// The addresses of a name, along its aliases; of one server where one is given.
     pub(crate) async fn resolve(
         &self,
         name: &Name,
         kind: RecordType,
+        server: Option<SocketAddr>,
     ) -> Result<Reply, ResolveError> {
-        let mut found = self.ask(name, kind).await?;
+        let mut found = self.ask(name, kind, server).await?;
         for _ in 1..MAX_QUESTIONS {
             let dangling = found.exists && found.addresses.is_empty() && !found.aliases.is_empty();
             if !dangling {
                 break;
             }
-            let next = self.ask(&found.end, kind).await?;
+            let next = self.ask(&found.end, kind, server).await?;
             let circle =
                 next.aliases.iter().any(|(_, to)| found.aliases.iter().any(|(from, _)| from == to));
             if circle || found.aliases.len() + next.aliases.len() > MAX_ALIASES {
@@ -93,11 +94,19 @@ impl Resolver {
         Ok(found)
     }
 
-    async fn ask(&self, name: &Name, kind: RecordType) -> Result<Reply, ResolveError> {
+    async fn ask(
+        &self,
+        name: &Name,
+        kind: RecordType,
+        server: Option<SocketAddr>,
+    ) -> Result<Reply, ResolveError> {
         let mut last = ResolveError::NoUpstream;
         let _open = self.open.acquire().await.map_err(|_| ResolveError::NoUpstream)?;
         let query = Query::query(name.clone(), kind);
-        for upstream in self.upstreams.get().iter() {
+        let chosen = server.map(|server| [Upstream::Plain(server)]);
+        let usual = self.upstreams.get();
+        let upstreams = chosen.as_ref().map_or(&usual[..], |chosen| &chosen[..]);
+        for upstream in upstreams {
             let asked = timeout(ANSWER_TIME, self.ask_one(upstream, &query)).await;
             let reply = match asked {
                 Err(_) => Err(ResolveError::TimedOut),

@@ -1,7 +1,7 @@
 //! The names of one sandbox: resolved, checked, pinned.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,8 @@ use crate::{Reason, address};
 
 /// Answers that are kept for their time to live.
 const MAX_KEPT: usize = 512;
+/// Names with a server of their own.
+const MAX_CHOSEN: usize = 4096;
 /// However long the owner of a name says.
 const KEPT_MAX: Duration = Duration::from_secs(300);
 
@@ -48,6 +50,8 @@ pub(crate) struct Names {
 struct State {
     pins: Pins,
     kept: HashMap<(String, RecordType), (Instant, Reply)>,
+    /// Which server is asked for a name, where it is not the usual ones.
+    chosen: HashMap<String, SocketAddr>,
 }
 
 impl Names {
@@ -77,6 +81,28 @@ impl Names {
             return Err(Unresolved::NotPublic(first));
         }
         Ok(reply)
+    }
+
+    /// From here on `server` is asked for the name; the usual ones where there is none.
+    pub(crate) fn ask_at(&self, name: &str, server: Option<SocketAddr>) {
+        let mut state = self.lock();
+        if state.chosen.get(name).copied() == server {
+            return;
+        }
+        // What another one said does not count.
+        state.kept.retain(|(known, _), _| known != name);
+        match server {
+            None => {
+                state.chosen.remove(name);
+            }
+            Some(server) => {
+                if state.chosen.len() >= MAX_CHOSEN {
+                    state.chosen.clear();
+                    state.kept.clear();
+                }
+                state.chosen.insert(name.to_owned(), server);
+            }
+        }
     }
 
     /// Remembers that the sandbox is told this answer.
@@ -142,7 +168,8 @@ impl Names {
 
     async fn fetch(&self, name: &str, kind: RecordType) -> Result<Reply, ResolveError> {
         let asked = Name::from_ascii(format!("{name}.")).map_err(|_| ResolveError::Unreadable)?;
-        let mut reply = self.resolver.resolve(&asked, kind).await?;
+        let chosen = self.lock().chosen.get(name).copied();
+        let mut reply = self.resolver.resolve(&asked, kind, chosen).await?;
         reply.ttl = reply.ttl.min(KEPT_MAX);
         if !reply.addresses.is_empty() && !reply.ttl.is_zero() {
             let now = Instant::now();

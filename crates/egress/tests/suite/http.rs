@@ -2,10 +2,7 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use belljar_egress::{
-    Authority, Handled, HandledRequest, Identity, Reason, RequestHandler, Stage, Verdict,
-};
+use belljar_egress::{Authority, Reason, Stage, Verdict};
 use bytes::Bytes;
 use futures_util::stream;
 use http::{HeaderMap, HeaderValue, Request};
@@ -280,35 +277,6 @@ async fn changed_rules_cut_what_they_no_longer_allow() {
     let mut stream = inspected.world.reach("good.example", inspected.web.address.port()).await;
     inspected.world.gate.set_rules(rules("network_allowlist: [also.example]"));
     assert!(is_cut(&mut stream).await);
-}
-
-struct Middle;
-
-#[async_trait]
-impl RequestHandler for Middle {
-    async fn handle(&self, _: &Identity, request: HandledRequest<'_>) -> Handled {
-        if request.path == "/public/no" {
-            return Handled::Deny { message: "no, thank you".to_owned() };
-        }
-        let header = |name: &'static str, value: &'static str| {
-            (name.parse().unwrap(), HeaderValue::from_static(value))
-        };
-        let set = vec![header("x-added", "1"), header("host", "evil.example")];
-        Handled::Send { set, remove: vec!["x-gone".parse().unwrap()] }
-    }
-}
-
-#[tokio::test]
-async fn a_program_may_change_headers_or_deny() {
-    let inspection = Inspection { requests: Some(Arc::new(Middle)), ..Inspection::default() };
-    let inspected = Inspected::with(RULES, inspection).await;
-    let mut client = inspected.one("good.example").await;
-    let told = client.ask("GET", "/public/a", &[("x-gone", "1")], "").await.json();
-    assert_eq!(told["headers"]["x-added"], "1");
-    assert!(told["headers"].get("x-gone").is_none());
-    assert!(told["headers"]["host"].as_str().unwrap().starts_with("good.example"));
-    let told = client.get("/public/no").await.refused(403, "rule-denies");
-    assert_eq!(told["message"], "no, thank you");
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@
 
 mod approvals;
 mod budgets;
+mod callback;
 mod credentials;
 mod http;
 mod load;

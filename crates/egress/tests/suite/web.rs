@@ -209,7 +209,8 @@ impl Inspected {
             authority: Some(authority.clone()),
             roots: inspection.roots.or_else(|| Some(Arc::clone(&web.roots))),
             secrets: Some(Arc::clone(&store) as Arc<dyn Secrets>),
-            requests: inspection.requests,
+            decider: inspection.decider,
+            callback: inspection.callback,
         };
         let world = World::inspecting(rules(yaml), inspection).await;
         world.upstream.set("good.example", &["127.0.0.2"]);

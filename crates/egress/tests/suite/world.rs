@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use belljar_egress::{
-    Approver, Authority, Destinations, Doors, Egress, Gate, Identity, NoApprover, NoSecrets,
-    Record, Recorder, RequestHandler, Rules, Secrets, Settings, Verdict,
+    Approver, Authority, Callback, Decider, Destinations, Doors, Egress, Gate, Identity,
+    NoApprover, NoDecider, NoSecrets, Record, Recorder, Rules, Secrets, Settings, Verdict,
 };
 use belljar_policy::document::{Document, Format};
 use belljar_policy::{SandboxId, TenantId};
@@ -64,7 +64,8 @@ pub(crate) struct Inspection {
     pub(crate) authority: Option<Authority>,
     pub(crate) roots: Option<Arc<RootCertStore>>,
     pub(crate) secrets: Option<Arc<dyn Secrets>>,
-    pub(crate) requests: Option<Arc<dyn RequestHandler>>,
+    pub(crate) decider: Option<Arc<dyn Decider>>,
+    pub(crate) callback: Callback,
 }
 
 pub(crate) fn sandbox() -> SandboxId {
@@ -96,17 +97,18 @@ impl World {
     }
 
     async fn made(
-        rules: Rules,
+        mut rules: Rules,
         approver: Arc<dyn Approver>,
         udp: Vec<(u16, std::net::UdpSocket)>,
         inspection: Inspection,
     ) -> Self {
+        rules.callback = inspection.callback;
         let upstream = Upstream::start().await;
         let asked = vec![belljar_egress::Upstream::Plain(upstream.address)];
         let settings = Settings {
             upstreams: asked,
             roots: inspection.roots.clone(),
-            requests: inspection.requests.clone(),
+            decider: inspection.decider.clone().unwrap_or_else(|| Arc::new(NoDecider)),
             ..Settings::default()
         };
         Self::open(settings, upstream, rules, approver, udp, inspection)

@@ -1,7 +1,8 @@
 //! Flows that wait for somebody to allow them.
 //!
 //! What waits is bounded, for a sandbox and for all: beyond that, nobody is asked and the answer is no. A flow whose client
-//! goes away, or whose time is over, waits no longer.
+//! goes away, or whose time is over, waits no longer. Where a program decides about connections of the sandbox, it is asked
+//! too, and the first answer counts.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -10,12 +11,12 @@ use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use belljar_codes::Code;
-use belljar_egress::{Approval, Approver, Asked, Identity};
+use belljar_egress::{Approval, Approver, Asked, Connecting, Decider, Decision, Identity};
 use belljar_policy::document::Transport;
 use belljar_policy::{SandboxId, TenantId};
 use tokio::sync::oneshot;
 
-use crate::{Error, Result, Scope, random};
+use crate::{AuditEntry, AuditLog, Error, Result, Scope, random};
 
 /// What may wait.
 const MAX_OF_SANDBOX: usize = 32;
@@ -50,8 +51,12 @@ pub enum ApprovalAnswer {
 }
 
 /// Everything that waits.
-#[derive(Clone, Default)]
-pub(crate) struct Approvals(Arc<Mutex<BTreeMap<String, Waiting>>>);
+#[derive(Clone)]
+pub(crate) struct Approvals {
+    waiting: Arc<Mutex<BTreeMap<String, Waiting>>>,
+    programs: Arc<dyn Decider>,
+    audit: AuditLog,
+}
 
 struct Waiting {
     pending: PendingApproval,
@@ -59,6 +64,10 @@ struct Waiting {
 }
 
 impl Approvals {
+    pub(crate) fn new(programs: Arc<dyn Decider>, audit: AuditLog) -> Self {
+        Self { waiting: Arc::default(), programs, audit }
+    }
+
     /// What waits and is in scope, that which began first at the beginning.
     pub(crate) fn list(&self, scope: &Scope, sandbox: Option<&SandboxId>) -> Vec<PendingApproval> {
         let mut found: Vec<_> = self
@@ -92,7 +101,7 @@ impl Approvals {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Waiting>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -119,9 +128,61 @@ impl Approver for Approvals {
             all.insert(id.clone(), Waiting { pending, answer: sender });
         }
         let _gone = Forget { approvals: self, id: &id };
-        tokio::time::timeout(asked.wait, answer)
-            .await
-            .map_or(Approval::Deny, |answer| answer.unwrap_or(Approval::Deny))
+        let answered = async {
+            tokio::select! {
+                answer = answer => answer.unwrap_or(Approval::Deny),
+                answer = self.by_program(identity, asked) => answer,
+            }
+        };
+        tokio::time::timeout(asked.wait, answered).await.unwrap_or(Approval::Deny)
+    }
+}
+
+impl Approvals {
+    /// What a program says, if one decides here. It sees connections; requests that rules ask about wait for people.
+    async fn by_program(&self, identity: &Identity, asked: &Asked) -> Approval {
+        if asked.request.is_some() || !self.programs.is_there(identity) {
+            return std::future::pending().await;
+        }
+        let connecting = Connecting {
+            transport: asked.transport,
+            source: asked.source,
+            address: asked.address,
+            port: asked.port,
+            host: Some(asked.host.clone()).filter(|host| host.parse::<IpAddr>().is_err()),
+            question: None,
+            greeting: None,
+            rule: asked.rule.clone(),
+        };
+        let (approval, word, words) =
+            match self.programs.connection(identity, &connecting, asked.wait).await {
+                // Nothing looks into a connection that was approved.
+                Decision::Allow { http: true, words, .. } => (Approval::Deny, "deny", words),
+                Decision::Allow { lasting: true, words, .. } => {
+                    (Approval::Sandbox, "sandbox", words)
+                }
+                Decision::Allow { words, .. } => (Approval::Once, "once", words),
+                Decision::Deny { words } | Decision::Unanswered(words) => {
+                    (Approval::Deny, "deny", words)
+                }
+            };
+        let detail = [
+            ("by", "callback".to_owned()),
+            ("host", asked.host.clone()),
+            ("port", asked.port.to_string()),
+            ("answer", word.to_owned()),
+            ("words", belljar_policy::shown(&words)),
+        ];
+        self.audit.record(AuditEntry {
+            actor: format!("sandbox:{}", identity.sandbox),
+            tenant: identity.tenant.to_string(),
+            action: "approval.answer".to_owned(),
+            sandbox: Some(identity.sandbox.to_string()),
+            outcome: "ok".to_owned(),
+            detail: detail.map(|(name, value)| (name.to_owned(), value)).into(),
+            ..AuditEntry::default()
+        });
+        approval
     }
 }
 
@@ -166,9 +227,16 @@ mod tests {
         Identity { sandbox: SandboxId::parse("n001abcdefgh").unwrap(), tenant: TenantId::default() }
     }
 
+    fn nobody_decides() -> (Approvals, tempfile::TempDir) {
+        let directory = tempfile::tempdir().unwrap();
+        let audit = AuditLog::of(directory.path());
+        (Approvals::new(Arc::new(belljar_egress::NoDecider), audit), directory)
+    }
+
     fn asked(port: u16, wait: Duration) -> Asked {
         Asked {
             host: "example.com".to_owned(),
+            source: None,
             address: None,
             port,
             transport: Transport::Tcp,
@@ -180,7 +248,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_answer_reaches_who_waits_and_the_rest_is_no() {
-        let approvals = Approvals::default();
+        let (approvals, _directory) = nobody_decides();
         let waits = {
             let approvals = approvals.clone();
             tokio::spawn(async move {
@@ -206,7 +274,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_waits_is_bounded_and_forgotten_with_its_flow() {
-        let approvals = Approvals::default();
+        let (approvals, _directory) = nobody_decides();
         let mut waiting = Vec::new();
         for port in 0..MAX_OF_SANDBOX as u16 {
             let approvals = approvals.clone();

@@ -153,6 +153,7 @@ pub(crate) fn show(inner: &Inner, sandbox: &SandboxRecord) -> Network {
         deny: details.network.deny.clone(),
         cidrs: details.network.cidrs.clone(),
         ask: details.network.ask_ms.map(Duration::from_millis),
+        callback: details.network.callback(),
         enforcement: details.network_enforcement.clone(),
         open: inner.gates.with(&sandbox.id, |gate| gate.counts().open),
     }

@@ -9,6 +9,7 @@ use belljar_egress::{Doors, Egress, Gate, Identity, Settings};
 use belljar_policy::SandboxId;
 
 use super::approvals::Approvals;
+use super::decider::Deciding;
 use super::recorder::Writer;
 use super::{authority, mode, policy, record};
 use crate::engine::Inner;
@@ -41,11 +42,13 @@ impl Gates {
         settings: Settings,
         audit: AuditLog,
         secrets: SecretSources,
+        deciding: Deciding,
         directory: &StateDirectory,
     ) -> Self {
+        let approvals = Approvals::new(Arc::new(deciding.clone()), audit.clone());
+        let settings = Settings { decider: Arc::new(deciding), ..settings };
         let writer = Arc::new(Writer::new(audit, directory.network()));
         let recorder = Arc::clone(&writer);
-        let approvals = Approvals::default();
         let egress =
             Egress::new(settings, recorder, Arc::new(approvals.clone()), Arc::new(secrets));
         Self {

@@ -7,6 +7,7 @@
 mod approvals;
 pub(crate) mod authority;
 mod change;
+pub(crate) mod decider;
 mod gates;
 mod log;
 mod record;
@@ -24,6 +25,7 @@ pub use settings::egress_settings;
 use std::sync::Arc;
 use std::time::Duration;
 
+use belljar_egress::Callback;
 use belljar_policy::NetworkMode;
 
 use crate::engine::Inner;
@@ -39,6 +41,8 @@ pub struct Network {
     pub cidrs: Vec<String>,
     /// How long what nothing names waits for somebody to allow it.
     pub ask: Option<Duration>,
+    /// What a program that is connected decides about.
+    pub callback: Callback,
     /// What enforces it.
     pub enforcement: String,
     /// Flows that are open now, where this engine holds the gate.

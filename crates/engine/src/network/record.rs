@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use belljar_egress::Rules;
+use belljar_egress::{Callback, Rules};
 use belljar_policy::document::{
     Document, HostMatch, NetworkRule, NetworkVerdict, OneOrMany, Transport,
 };
@@ -22,6 +22,9 @@ pub(crate) struct NetworkRecord {
     pub(crate) ask_ms: Option<u64>,
     /// Under a policy: only these of its hosts, also when none of them is left.
     pub(crate) narrowed: bool,
+    /// What a program that is connected decides about.
+    pub(crate) callback_connections: bool,
+    pub(crate) callback_requests: bool,
     /// It was made with a network, so that it has doors.
     pub(crate) doors: bool,
 }
@@ -34,8 +37,14 @@ impl NetworkRecord {
             cidrs: request.network_cidrs.iter().map(ToString::to_string).collect(),
             ask_ms: request.network_ask.map(duration_ms),
             narrowed: !request.network.allow.is_empty(),
+            callback_connections: request.network_callback.connections,
+            callback_requests: request.network_callback.requests,
             doors: request.network.mode != NetworkMode::None,
         }
+    }
+
+    pub(crate) fn callback(&self) -> Callback {
+        Callback { connections: self.callback_connections, requests: self.callback_requests }
     }
 
     /// The rules that the doors of a sandbox follow, under a policy's document if there is one.
@@ -50,6 +59,7 @@ impl NetworkRecord {
             rules.cidrs.push(super::change::cidr(cidr)?);
         }
         rules.ask = self.ask_ms.map(Duration::from_millis);
+        rules.callback = self.callback();
         Ok(rules)
     }
 

@@ -314,6 +314,10 @@ impl Bounds<'_> {
         if request.network_ask.is_some() {
             return Err(wider(self.policy, "asking for approval", "what its own rules ask for"));
         }
+        if request.network_callback.connections {
+            let asked = "decisions of a program about connections";
+            return Err(wider(self.policy, asked, "what its own rules ask for"));
+        }
         if !request.network_asked {
             request.network = NetworkPolicy { mode: granted, allow: Vec::new() };
             return Ok(());

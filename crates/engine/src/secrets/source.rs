@@ -2,19 +2,21 @@
 //!
 //! Every request asks anew, so that a value that was rotated is used from the next request on; only commands are
 //! remembered, for as long as their document says. A source of the host (environment, file, command) belongs to
-//! whoever runs the server: which callers may name one is decided before a document is taken.
+//! whoever runs the server: which callers may name one is decided before a document is taken. A program that is connected
+//! gives what it gives to its own sandbox only.
 
 use std::io::Read;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use belljar_codes::Code;
-use belljar_egress::{Identity, SecretError};
+use belljar_egress::{Decider as _, Identity, SecretError};
 use belljar_policy::document::Source;
 use belljar_policy::{SecretName, SecretValue, TenantId};
 
 use super::command::Commands;
 use super::{Sealed, Vault, not_found};
+use crate::network::decider::Deciding;
 use crate::store::Store;
 use crate::{Engine, Error, Result};
 
@@ -27,19 +29,21 @@ pub struct SecretSources {
     store: Arc<dyn Store>,
     vault: Arc<Vault>,
     commands: Arc<Commands>,
+    programs: Deciding,
 }
 
 impl Engine {
     /// For the part that sends requests. Only an engine that sees everything has it.
     pub fn secret_sources(&self) -> Result<SecretSources> {
         self.scope.administers()?;
-        Ok(SecretSources::new(Arc::clone(&self.inner.store), Arc::clone(&self.inner.vault)))
+        let (store, vault) = (Arc::clone(&self.inner.store), Arc::clone(&self.inner.vault));
+        Ok(SecretSources::new(store, vault, self.inner.deciding.clone()))
     }
 }
 
 impl SecretSources {
-    pub(crate) fn new(store: Arc<dyn Store>, vault: Arc<Vault>) -> Self {
-        Self { store, vault, commands: Arc::default() }
+    pub(crate) fn new(store: Arc<dyn Store>, vault: Arc<Vault>, programs: Deciding) -> Self {
+        Self { store, vault, commands: Arc::default(), programs }
     }
 
     /// The secret as it is now.
@@ -67,7 +71,7 @@ impl SecretSources {
             }
             Source::Command(command) => self.commands.get(command).await,
             Source::Callback(name) => Err(unavailable(format!(
-                "no program is connected that answers for `{}`",
+                "`{}` is given to the requests of a sandbox only",
                 belljar_policy::shown(name)
             ))),
         }
@@ -82,6 +86,9 @@ impl SecretSources {
 #[async_trait]
 impl belljar_egress::Secrets for SecretSources {
     async fn get(&self, identity: &Identity, source: &Source) -> Result<SecretValue, SecretError> {
+        if let Source::Callback(name) = source {
+            return self.programs.secret(identity, name).await;
+        }
         let found = Self::get(self, &identity.tenant, source).await;
         found.map_err(|error| match error.code() {
             Code::SecretNotFound => SecretError::NotFound,

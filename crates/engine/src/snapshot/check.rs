@@ -57,7 +57,10 @@ pub(super) fn check_request(request: &CreateRequest) -> Result<()> {
             "give the sandbox a name: a second one of that name is refused",
         );
     }
-    if request.network.mode == NetworkMode::Allowlist && request.network.allow.is_empty() {
+    if request.network.mode == NetworkMode::Allowlist
+        && request.network.allow.is_empty()
+        && !request.network_callback.connections
+    {
         return refuse(
             "a snapshot does not keep the hosts that its sandbox was allowed to reach",
             "say again what the new sandbox may reach",

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use belljar_api::v1;
 use belljar_codes::Code;
-use belljar_engine::{EventKind, Events, SandboxId, SandboxState};
+use belljar_engine::{
+    EventKind, Events, Network, NetworkCallback, Sandbox, SandboxId, SandboxState,
+};
 use futures_util::{Stream, StreamExt, stream};
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
@@ -117,6 +119,8 @@ impl Conversation {
         self.call.note("tools", belljar_policy::shown(&tools.join(" ")));
         self.call.note("decides_connections", hello.decides_connections.to_string());
         self.call.note("handles_requests", hello.handles_requests.to_string());
+        self.call.note("secrets", belljar_policy::shown(&hello.secrets.join(" ")));
+        askable(&sandbox, &engine.network(id.as_str()).await?, &hello)?;
         let offer = Offer::new(hello)?;
         match &self.served {
             None => {
@@ -148,6 +152,24 @@ impl Conversation {
             Problem::new(Code::Interrupted, "the client takes no messages").caused_by(&error)
         })
     }
+}
+
+/// Refuses to answer for what nobody will ever ask about: whoever relied on it would be mistaken.
+fn askable(sandbox: &Sandbox, network: &Network, hello: &v1::CallbackHello) -> Result<()> {
+    let NetworkCallback { connections, requests } = network.callback;
+    // The rules of a policy may ask.
+    let asks = connections || network.ask.is_some() || sandbox.policy.is_some();
+    let never = |what: &str, option: &str| {
+        let message = format!("sandbox `{}` was made without {what}", sandbox.id);
+        Err(Problem::invalid(message).with_remedy(format!("create one with `network.{option}`")))
+    };
+    if hello.decides_connections && !asks {
+        return never("decisions about connections", "callback_connections");
+    }
+    if hello.handles_requests && !asks && !requests {
+        return never("a look into its requests", "callback_requests");
+    }
+    Ok(())
 }
 
 /// Nobody says hello.

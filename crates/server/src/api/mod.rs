@@ -57,6 +57,7 @@ impl Api {
         let tokens = Arc::new(Tokens::of(engine.state_dir()));
         let callbacks = Callbacks::default();
         engine.serve_tools(Arc::new(Tools::new(callbacks.clone())));
+        engine.decide_networks(Arc::new(callbacks.clone()));
         Self { engine, status, tokens, callbacks }
     }
 

@@ -1,14 +1,15 @@
 //! What a client says it answers for, checked.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use belljar_api::v1;
 use belljar_codes::Code;
+use belljar_policy::SecretName;
 use belljar_policy::document::Tool;
 use belljar_policy::json_schema::Schema;
 use serde_json::Value;
 
-use super::{MAX_TOOLS, MAX_WORDS, check_json};
+use super::{MAX_SECRETS, MAX_TOOLS, MAX_WORDS, check_json};
 use crate::problem::{Problem, Result};
 
 const MAX_SCHEMA: usize = 64 << 10;
@@ -27,6 +28,7 @@ pub(crate) struct Offer {
     pub(super) tools: BTreeMap<String, Declaration>,
     pub(super) connections: bool,
     pub(super) requests: bool,
+    pub(super) secrets: BTreeSet<String>,
 }
 
 impl Offer {
@@ -43,7 +45,15 @@ impl Offer {
             }
         }
         let (connections, requests) = (hello.decides_connections, hello.handles_requests);
-        Ok(Self { tools, connections, requests })
+        if hello.secrets.len() > MAX_SECRETS {
+            let count = hello.secrets.len();
+            return Err(refused(format!("there are {count} secrets, more than {MAX_SECRETS}")));
+        }
+        for name in &hello.secrets {
+            SecretName::parse(name)?;
+        }
+        let secrets = hello.secrets.into_iter().collect();
+        Ok(Self { tools, connections, requests, secrets })
     }
 }
 

@@ -1,4 +1,4 @@
-//! Questions that the server asks its clients: tools, connections, requests.
+//! Questions that the server asks its clients: tools, connections, requests, secrets.
 //!
 //! A client that is connected says which sandbox it serves and what it answers for; the [`Callbacks`] registry finds it
 //! by sandbox and asks. A client that went away makes what waits for it fail at once, one that does not answer makes it
@@ -8,6 +8,7 @@
 //! Not here: who may serve which sandbox (the API's, by scope), and what is asked (the tools' and the egress').
 
 mod client;
+mod decide;
 mod declaration;
 mod error;
 mod json;
@@ -35,6 +36,8 @@ pub(crate) const MAX_CALLS: u32 = 128;
 /// Tools of one client, and clients of one sandbox.
 const MAX_TOOLS: usize = 128;
 const MAX_CLIENTS: usize = 16;
+/// Secrets that one client gives.
+const MAX_SECRETS: usize = 64;
 /// Words of a client that are passed on to people.
 const MAX_WORDS: usize = 4 << 10;
 

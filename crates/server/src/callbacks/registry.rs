@@ -23,6 +23,7 @@ struct Served {
     tools: BTreeMap<String, (Arc<Client>, Arc<Declaration>)>,
     connections: Option<Arc<Client>>,
     requests: Option<Arc<Client>>,
+    secrets: BTreeMap<String, Arc<Client>>,
 }
 
 /// A client's place in the registry, until dropped.
@@ -122,6 +123,25 @@ impl Callbacks {
         }
     }
 
+    /// Asks for a secret that requests of the sandbox get.
+    ///
+    /// # Errors
+    /// Where nobody gives it.
+    pub async fn secret(
+        &self,
+        sandbox: &SandboxId,
+        name: &str,
+        deadline: Duration,
+    ) -> std::result::Result<String, CallError> {
+        let client = self.find(sandbox, |served| served.secrets.get(name))?;
+        let secret = Some(v1::SecretCall { name: name.to_owned() });
+        let call = v1::CallbackCall { secret, ..asked(sandbox) };
+        match client.ask(call, deadline).await? {
+            v1::CallbackAnswer { secret: Some(secret), .. } => Ok(secret.value),
+            other => Err(no_answer(other)),
+        }
+    }
+
     /// The tools that clients answer for now.
     #[must_use]
     pub fn tools(&self, sandbox: &SandboxId) -> Vec<Arc<Declaration>> {
@@ -196,6 +216,11 @@ impl Served {
         if offer.requests && self.requests.as_ref().is_some_and(others) {
             return Err(taken("handles requests".to_owned()));
         }
+        for name in &offer.secrets {
+            if self.secrets.get(name).is_some_and(others) {
+                return Err(taken(format!("gives secret `{name}`")));
+            }
+        }
         self.give_up(client);
         for (name, declaration) in offer.tools {
             self.tools.insert(name, (Arc::clone(client), Arc::new(declaration)));
@@ -206,6 +231,9 @@ impl Served {
         if offer.requests {
             self.requests = Some(Arc::clone(client));
         }
+        for name in offer.secrets {
+            self.secrets.insert(name, Arc::clone(client));
+        }
         Ok(())
     }
 
@@ -213,6 +241,7 @@ impl Served {
         self.tools.retain(|_, (held, _)| !Arc::ptr_eq(held, client));
         self.connections.take_if(|held| Arc::ptr_eq(held, client));
         self.requests.take_if(|held| Arc::ptr_eq(held, client));
+        self.secrets.retain(|_, held| !Arc::ptr_eq(held, client));
     }
 }
 

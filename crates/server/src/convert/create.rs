@@ -8,8 +8,8 @@ use belljar_api::v1;
 use belljar_backend::IsolationClass;
 use belljar_codes::Code;
 use belljar_engine::{
-    BackendChoice, CreateRequest, DEFAULT_VOLUME_TARGET, IpNet, Lease, VolumeRequest,
-    WorkspaceRequest,
+    BackendChoice, CreateRequest, DEFAULT_VOLUME_TARGET, IpNet, Lease, NetworkCallback,
+    VolumeRequest, WorkspaceRequest,
 };
 use belljar_policy::limits::{parse_cpus, parse_disk, parse_memory, parse_pids};
 use belljar_policy::template::{CommandText, detect};
@@ -47,6 +47,7 @@ pub(crate) fn create_request(
         network_asked: wire.network.as_ref().is_some_and(|network| {
             network.mode.is_some() || network.profile.is_some() || !network.allow.is_empty()
         }),
+        network_callback: callback(wire.network.as_ref()),
         network_cidrs: cidrs(caller, wire.network.as_ref())?,
         network_ask: wire
             .network
@@ -147,7 +148,38 @@ fn isolation_class(word: &str) -> Result<IsolationClass> {
 
 fn network(wire: Option<&v1::Network>) -> Result<NetworkPolicy> {
     let Some(wire) = wire else { return Ok(NetworkPolicy::default()) };
-    Ok(NetworkPolicy::from_flags(wire.profile.as_deref(), wire.mode.as_deref(), &wire.allow)?)
+    let NetworkCallback { connections, requests } = callback(Some(wire));
+    let profile = wire.profile.as_deref();
+    let usual = (connections && profile.is_none()).then_some(NetworkMode::Allowlist.as_str());
+    let mode = wire.mode.as_deref().or(usual);
+    // A list that a program takes the place of may be empty.
+    let policy = match mode {
+        Some("allowlist") if usual.is_some() && wire.allow.is_empty() => {
+            NetworkPolicy { mode: NetworkMode::Allowlist, allow: Vec::new() }
+        }
+        _ => NetworkPolicy::from_flags(profile, mode, &wire.allow)?,
+    };
+    let conflict = |message: &str, remedy: &str| {
+        Err(Problem::new(Code::ConflictingOptions, message).with_remedy(remedy))
+    };
+    match policy.mode {
+        NetworkMode::Full if connections => conflict(
+            "the network mode `full` leaves no connection to be decided",
+            "leave out the mode, or `callback_connections`",
+        ),
+        NetworkMode::None if (connections || requests) && mode.is_some() => conflict(
+            "with the network mode `none` there is nothing to decide",
+            "leave out the mode, or use `allowlist`",
+        ),
+        _ => Ok(policy),
+    }
+}
+
+fn callback(wire: Option<&v1::Network>) -> NetworkCallback {
+    wire.map_or_else(NetworkCallback::default, |wire| NetworkCallback {
+        connections: wire.callback_connections,
+        requests: wire.callback_requests,
+    })
 }
 
 fn cidrs(caller: &Caller, wire: Option<&v1::Network>) -> Result<Vec<IpNet>> {

@@ -24,6 +24,8 @@ pub(crate) fn sandbox_network(id: &SandboxId, network: &Network) -> v1::SandboxN
         deny: network.deny.clone(),
         cidrs: network.cidrs.clone(),
         ask_secs: network.ask.map(|ask| ask.as_secs_f64()),
+        callback_connections: network.callback.connections,
+        callback_requests: network.callback.requests,
         enforcement: network.enforcement.clone(),
         open: network.open.map(|open| u32::try_from(open).unwrap_or(u32::MAX)),
     }

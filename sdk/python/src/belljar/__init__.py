@@ -12,6 +12,7 @@
 from belljar._async.client import AsyncBelljar
 from belljar._async.process import AsyncProcess
 from belljar._async.sandbox import AsyncSandbox
+from belljar._decisions import Connection, Request, RequestVerdict, Tls, Verdict
 from belljar._entries import Copied, FileEvent, FileInfo, SearchHit, Unpacked
 from belljar._failure import BelljarError, Decision
 from belljar._flows import Approval, NetworkDecision, NetworkInfo
@@ -44,6 +45,7 @@ from belljar._outcomes import (
     Result,
     Usage,
 )
+from belljar._ranges import Endpoint
 from belljar._requests import CommandOptions, CreateOptions
 from belljar._sync.client import Belljar
 from belljar._sync.process import Process
@@ -64,9 +66,11 @@ __all__ = [
     "CommandOptions",
     "CommandOutOfMemory",
     "CommandTimedOut",
+    "Connection",
     "Copied",
     "CreateOptions",
     "Decision",
+    "Endpoint",
     "Enforcement",
     "Event",
     "Explanation",
@@ -85,6 +89,8 @@ __all__ = [
     "PolicyInfo",
     "Process",
     "ProcessInfo",
+    "Request",
+    "RequestVerdict",
     "Result",
     "Sandbox",
     "SandboxInfo",
@@ -93,7 +99,9 @@ __all__ = [
     "Server",
     "Template",
     "TimedOut",
+    "Tls",
     "Unpacked",
     "Usage",
+    "Verdict",
     "Workspace",
 ]

@@ -12,13 +12,18 @@ from belljar._models import moment, present
 
 @dataclass(frozen=True)
 class NetworkInfo:
-    """What a sandbox may reach. ask: seconds that what nothing allows waits for somebody to allow it."""
+    """What a sandbox may reach. ask: seconds that what nothing allows waits for somebody to allow it.
+
+    callback_connections, callback_requests: whether functions of a client decide about those.
+    """
 
     mode: str
     allow: Sequence[str]
     deny: Sequence[str]
     cidrs: Sequence[str]
     ask: float | None
+    callback_connections: bool
+    callback_requests: bool
     enforcement: str
     open: int | None
 
@@ -30,6 +35,8 @@ class NetworkInfo:
             deny=tuple(message.deny),
             cidrs=tuple(message.cidrs),
             ask=present(message, "ask_secs"),
+            callback_connections=message.callback_connections,
+            callback_requests=message.callback_requests,
             enforcement=message.enforcement,
             open=present(message, "open"),
         )

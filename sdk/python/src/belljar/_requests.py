@@ -15,7 +15,7 @@ from belljar import _policy
 from belljar._generated import api
 from belljar._generated.codes import ConflictingOptions, InvalidArgument, InvalidLimit
 from belljar._models import Limits, Workspace
-from belljar._offer import Tools
+from belljar._offer import OnConnection, OnRequest, Secrets, Tools
 from belljar._policy import PolicySource
 
 # A line for the shell, or a program with its arguments.
@@ -36,7 +36,8 @@ class CreateOptions(TypedDict, total=False):
     that commands may run where they do not say otherwise. idle_timeout, lease: seconds until the sandbox ends by
     itself, unused or in any case. files: written before the first command. ensure: shell lines that run once.
     policy: a file, a text, a dictionary, or the name of one that the server keeps; record_policy: none that denies,
-    everything is put on record. tools: functions of this process that code inside may call.
+    everything is put on record. tools, on_connection, on_request, secrets: functions of this process that answer for
+    the sandbox. callback: `connections` and `requests`, where what answers for them comes later.
     """
 
     name: str | None
@@ -69,6 +70,10 @@ class CreateOptions(TypedDict, total=False):
     policy: PolicySource
     record_policy: bool
     tools: Tools
+    on_connection: OnConnection | None
+    on_request: OnRequest | None
+    secrets: Secrets
+    callback: Sequence[str]
 
 
 def create(**options: Unpack[CreateOptions]) -> api.CreateSandboxRequest:
@@ -113,7 +118,8 @@ def policy(given: PolicySource | None, record: bool) -> api.PolicySpec | None:
 
 
 def network(options: CreateOptions) -> api.Network | None:
-    if not any(options.get(name) for name in ("network", "profile", "allow", "cidrs", "ask")):
+    callback = _callback(options)
+    if not callback and not any(options.get(name) for name in ("network", "profile", "allow", "cidrs", "ask")):
         return None
     allow = options.get("allow", ())
     if isinstance(allow, str):
@@ -124,7 +130,23 @@ def network(options: CreateOptions) -> api.Network | None:
         allow=allow,
         cidrs=options.get("cidrs", ()),
         ask_secs=options.get("ask"),
+        callback_connections="connections" in callback,
+        callback_requests="requests" in callback,
     )
+
+
+def _callback(options: CreateOptions) -> set[str]:
+    """What is left to functions of this process."""
+    callback = set(options.get("callback") or ())
+    unknown = callback - {"connections", "requests"}
+    if unknown:
+        raise InvalidArgument(f"`callback` has no `{min(unknown)}`", remedy="use `connections` and `requests`")
+    # Where rules ask, or everything that nothing allows waits, the function answers for what waits.
+    if options.get("on_connection") and options.get("ask") is None and options.get("policy") is None:
+        callback.add("connections")
+    if options.get("on_request"):
+        callback.add("requests")
+    return callback
 
 
 def limits(given: Limits | Mapping[str, Any] | None) -> api.Limits | None:

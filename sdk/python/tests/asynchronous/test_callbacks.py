@@ -23,20 +23,20 @@ async def test_a_name_is_answered_for_by_one_client_until_it_is_gone(shared_stat
             async with AsyncBelljar(state_dir=shared_state) as other:
                 again = await other.sandboxes.get(sandbox.id)
                 with pytest.raises(errors.CallbackExists):
-                    await again.serve([add])
+                    await again.serve(tools=[add])
                 # Another name is free.
-                await again.serve({"plus": add})
+                await again.serve(tools={"plus": add})
             # The server hears of its end before long.
             deadline = time.monotonic() + 10
             while "plus" not in sandbox.tools:
                 try:
-                    await sandbox.serve({"plus": add})
+                    await sandbox.serve(tools={"plus": add})
                 except errors.CallbackExists:
                     assert time.monotonic() < deadline
             # What was refused is not offered, what was agreed on is offered still.
             with pytest.raises(errors.InvalidName):
-                await sandbox.serve({"not a name": add})
-            await sandbox.serve({"minus": add})
+                await sandbox.serve(tools={"not a name": add})
+            await sandbox.serve(tools={"minus": add})
             assert sandbox.tools == ["add", "plus", "minus"]
 
 
@@ -46,9 +46,9 @@ async def test_offers_are_made_again_to_the_next_server(own_state: Path) -> None
         os.kill((await client.server()).pid, signal.SIGKILL)
         # Whoever comes first has the name; the one that had it comes back by itself.
         await sandbox.run("true")
-        await sandbox.serve({"plus": add})
+        await sandbox.serve(tools={"plus": add})
         with pytest.raises(errors.CallbackExists):
-            await (await other.sandboxes.get(sandbox.id)).serve({"add": add})
+            await (await other.sandboxes.get(sandbox.id)).serve(tools={"add": add})
         await sandbox.destroy()
 
 

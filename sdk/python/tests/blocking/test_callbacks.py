@@ -24,20 +24,20 @@ def test_a_name_is_answered_for_by_one_client_until_it_is_gone(shared_state: Pat
             with Belljar(state_dir=shared_state) as other:
                 again = other.sandboxes.get(sandbox.id)
                 with pytest.raises(errors.CallbackExists):
-                    again.serve([add])
+                    again.serve(tools=[add])
                 # Another name is free.
-                again.serve({"plus": add})
+                again.serve(tools={"plus": add})
             # The server hears of its end before long.
             deadline = time.monotonic() + 10
             while "plus" not in sandbox.tools:
                 try:
-                    sandbox.serve({"plus": add})
+                    sandbox.serve(tools={"plus": add})
                 except errors.CallbackExists:
                     assert time.monotonic() < deadline
             # What was refused is not offered, what was agreed on is offered still.
             with pytest.raises(errors.InvalidName):
-                sandbox.serve({"not a name": add})
-            sandbox.serve({"minus": add})
+                sandbox.serve(tools={"not a name": add})
+            sandbox.serve(tools={"minus": add})
             assert sandbox.tools == ["add", "plus", "minus"]
 
 
@@ -47,9 +47,9 @@ def test_offers_are_made_again_to_the_next_server(own_state: Path) -> None:
         os.kill((client.server()).pid, signal.SIGKILL)
         # Whoever comes first has the name; the one that had it comes back by itself.
         sandbox.run("true")
-        sandbox.serve({"plus": add})
+        sandbox.serve(tools={"plus": add})
         with pytest.raises(errors.CallbackExists):
-            (other.sandboxes.get(sandbox.id)).serve({"add": add})
+            (other.sandboxes.get(sandbox.id)).serve(tools={"add": add})
         sandbox.destroy()
 
 

@@ -1,4 +1,7 @@
-"""The other end of the test's own internet: a resolver, web servers with a page, an echo of headers, an index."""
+"""The other end of the test's own internet: a resolver, web servers with a page, an echo of headers, an index.
+
+`/digest` tells what arrived without saying it: what is hidden inside is hidden in replies, too.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,21 @@ import hashlib
 import http.server
 import io
 import json
+import os
 import socket
+import ssl
 import struct
 import sys
 import threading
 import zipfile
 from pathlib import Path
 
-NAMES = {"origin.test": "11.0.0.10", "index.test": "11.0.0.10", "other.test": "11.0.0.11"}
+NAMES = {
+    "origin.test": "11.0.0.10",
+    "secure.test": "11.0.0.10",
+    "index.test": "11.0.0.10",
+    "other.test": "11.0.0.11",
+}
 WHEEL = "tiny_package-1.0-py3-none-any.whl"
 
 
@@ -44,6 +54,8 @@ class Pages(http.server.BaseHTTPRequestHandler):
         kind, body = "text/plain", b"a page of " + str(self.headers["host"]).encode()
         if self.path == "/headers":
             body = json.dumps({name.lower(): value for name, value in self.headers.items()}).encode()
+        elif self.path == "/digest":
+            body = hashlib.sha256(str(self.headers["authorization"]).encode()).hexdigest().encode()
         elif self.path.startswith("/simple/tiny-package"):
             kind, body = "text/html", f'<a href="/files/{WHEEL}">{WHEEL}</a>'.encode()
         elif self.path == f"/files/{WHEEL}":
@@ -81,6 +93,11 @@ def main() -> None:
     for address in ("11.0.0.10", "11.0.0.11"):
         web = http.server.ThreadingHTTPServer((address, 80), Pages)
         threading.Thread(target=web.serve_forever, daemon=True).start()
+    secure = http.server.ThreadingHTTPServer(("11.0.0.10", 443), Pages)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(os.environ["TEST_CERTIFICATE"], os.environ["TEST_KEY"])
+    secure.socket = context.wrap_socket(secure.socket, server_side=True)
+    threading.Thread(target=secure.serve_forever, daemon=True).start()
     threading.Thread(target=resolve, daemon=True).start()
     Path(sys.argv[1]).write_text("ready")
     threading.Event().wait()

@@ -624,6 +624,16 @@ export interface Network {
   allow?: string[] | undefined;
   /** How long what nothing allows waits for somebody to allow it. Absent: it is denied at once. */
   askSecs?: number | undefined;
+  /**
+   * Names and connections that no rule names are decided by a client (`Callbacks`), and denied while there is none.
+   * Without a mode, that is all of them.
+   */
+  callbackConnections?: boolean | undefined;
+  /**
+   * Each HTTP request is shown to a client (`Callbacks`) before it leaves, and denied while there is none. What is not
+   * HTTP does not leave.
+   */
+  callbackRequests?: boolean | undefined;
   /** Addresses that are not public and may be reached all the same. */
   cidrs?: string[] | undefined;
   /** `none`, `allowlist` or `full`. Absent: what the profile says, else `none`. */
@@ -949,6 +959,10 @@ export interface SandboxNetwork {
   allow: string[];
   /** How long what nothing allows waits for somebody to allow it. Absent: it is denied at once. */
   askSecs: number | null;
+  /** A client decides about names and connections that no rule names. */
+  callbackConnections: boolean;
+  /** A client sees each HTTP request before it leaves. */
+  callbackRequests: boolean;
   /** Addresses that are not public and may be reached. */
   cidrs: string[];
   /** Denied even where a wider entry, or the mode, would allow it. */

@@ -1,7 +1,9 @@
 //! `belljar bench`: how fast and how small, beside peers, in one run.
 
+mod answering;
 mod api;
 mod beside;
+mod decisions;
 mod egress;
 mod idle;
 mod peers;
@@ -23,6 +25,7 @@ pub(crate) async fn bench(context: &Context, args: &BenchArgs) -> Result<Done, F
         BenchCommand::Start(args) => start::start(context, args).await,
         BenchCommand::Api(args) => api::api(context, args).await,
         BenchCommand::Idle(args) => idle::idle(context, args).await,
+        BenchCommand::Decisions(args) => decisions::decisions(context, args).await,
         BenchCommand::Tools(args) => tools::tools(context, args).await,
         BenchCommand::Egress(args) => egress::egress(context, args).await,
     }

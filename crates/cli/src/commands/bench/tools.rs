@@ -14,10 +14,9 @@ use belljar_engine::{
 };
 use belljar_policy::document::{Document, Format, Layer};
 use serde::Serialize;
-use tokio::sync::mpsc;
-use tokio_stream::wrappers::ReceiverStream;
 
 use super::Done;
+use super::answering::answer;
 use super::stats::{Figures, table};
 use crate::args::BenchToolsArgs;
 use crate::context::Context;
@@ -69,7 +68,13 @@ async fn measure(engine: &Engine, args: &BenchToolsArgs) -> Result<Report, Failu
     let id =
         engine.create(CreateRequest { policy: Some(policy()?), ..Default::default() }).await?.id;
     let measured = async {
-        let answering = answer(&client, &id).await?;
+        let tools = vec![v1::ToolDeclaration { name: "function".to_owned(), ..Default::default() }];
+        let hello = v1::CallbackHello { sandbox_id: id.to_string(), tools, ..Default::default() };
+        let answering = answer(&client, hello, |_| v1::CallbackAnswer {
+            tool_result: Some(v1::ToolResult { json: "1".to_owned() }),
+            ..Default::default()
+        })
+        .await?;
         let function = calls(engine, &id, "function", args.count).await?;
         let program = calls(engine, &id, "program", (args.count / PROGRAM_SHARE).max(10)).await?;
         answering.abort();
@@ -90,33 +95,6 @@ fn policy() -> Result<PolicyChoice, Failure> {
     })?;
     let layer = Layer { origin: "bench".to_owned(), document };
     Ok(PolicyChoice::Documents(Arc::new(SandboxPolicy::new(vec![layer])?)))
-}
-
-/// Answers every call with a number, over gRPC, until aborted.
-async fn answer(client: &Client, id: &SandboxId) -> Result<tokio::task::AbortHandle, Failure> {
-    let (to_server, messages) = mpsc::channel(16);
-    let tools = vec![v1::ToolDeclaration { name: "function".to_owned(), ..Default::default() }];
-    let hello = v1::CallbackHello { sandbox_id: id.to_string(), tools, ..Default::default() };
-    let hello = v1::ClientCallback { hello: Some(hello), ..Default::default() };
-    // The channel is empty and its other end is held below.
-    let _ = to_server.send(hello).await;
-    let serving = client.callbacks.clone().serve(ReceiverStream::new(messages)).await?;
-    let mut calls = serving.into_inner();
-    // The first message says that calls come from here on.
-    calls.message().await?;
-    let task = tokio::spawn(async move {
-        while let Ok(Some(message)) = calls.message().await {
-            let Some(call) = message.call else { continue };
-            let tool_result = Some(v1::ToolResult { json: "1".to_owned() });
-            let answer =
-                v1::CallbackAnswer { call_id: call.call_id, tool_result, ..Default::default() };
-            let answer = v1::ClientCallback { answer: Some(answer), ..Default::default() };
-            if to_server.send(answer).await.is_err() {
-                return;
-            }
-        }
-    });
-    Ok(task.abort_handle())
 }
 
 async fn calls(

@@ -36,9 +36,11 @@ class AsyncSandboxes:
         message = await self._connection.call(methods.CREATE_SANDBOX, request, again=True)
         sandbox = AsyncSandbox(self._connection, message, timeout=options.get("timeout"))
         tools = options.get("tools") or ()
-        if tools:
+        on_connection, on_request = options.get("on_connection"), options.get("on_request")
+        secrets = options.get("secrets")
+        if tools or on_connection or on_request or secrets:
             try:
-                await sandbox.serve(tools)
+                await sandbox.serve(tools=tools, on_connection=on_connection, on_request=on_request, secrets=secrets)
             except BaseException:
                 await sandbox.destroy()
                 raise

@@ -63,7 +63,8 @@ class CallbackHello(Message):
     tools: MutableSequence[ToolDeclaration]
     decides_connections: bool
     handles_requests: bool
-    def __init__(self, *, sandbox_id: Optional[str] = ..., tools: Optional[Iterable[ToolDeclaration]] = ..., decides_connections: Optional[bool] = ..., handles_requests: Optional[bool] = ...) -> None: ...
+    secrets: MutableSequence[str]
+    def __init__(self, *, sandbox_id: Optional[str] = ..., tools: Optional[Iterable[ToolDeclaration]] = ..., decides_connections: Optional[bool] = ..., handles_requests: Optional[bool] = ..., secrets: Optional[Iterable[str]] = ...) -> None: ...
 
 class ToolDeclaration(Message):
     name: str
@@ -83,7 +84,8 @@ class CallbackCall(Message):
     tool: ToolCall
     connection: ConnectionCall
     request: RequestCall
-    def __init__(self, *, call_id: Optional[int] = ..., sandbox_id: Optional[str] = ..., deadline_ms: Optional[int] = ..., tool: Optional[ToolCall] = ..., connection: Optional[ConnectionCall] = ..., request: Optional[RequestCall] = ...) -> None: ...
+    secret: SecretCall
+    def __init__(self, *, call_id: Optional[int] = ..., sandbox_id: Optional[str] = ..., deadline_ms: Optional[int] = ..., tool: Optional[ToolCall] = ..., connection: Optional[ConnectionCall] = ..., request: Optional[RequestCall] = ..., secret: Optional[SecretCall] = ...) -> None: ...
 
 class CallbackCancel(Message):
     call_id: int
@@ -95,7 +97,8 @@ class CallbackAnswer(Message):
     tool_error: ToolError
     connection: ConnectionVerdict
     request: RequestVerdict
-    def __init__(self, *, call_id: Optional[int] = ..., tool_result: Optional[ToolResult] = ..., tool_error: Optional[ToolError] = ..., connection: Optional[ConnectionVerdict] = ..., request: Optional[RequestVerdict] = ...) -> None: ...
+    secret: SecretResult
+    def __init__(self, *, call_id: Optional[int] = ..., tool_result: Optional[ToolResult] = ..., tool_error: Optional[ToolError] = ..., connection: Optional[ConnectionVerdict] = ..., request: Optional[RequestVerdict] = ..., secret: Optional[SecretResult] = ...) -> None: ...
 
 class ToolCall(Message):
     name: str
@@ -110,6 +113,14 @@ class ToolResult(Message):
 class ToolError(Message):
     message: str
     def __init__(self, *, message: Optional[str] = ...) -> None: ...
+
+class SecretCall(Message):
+    name: str
+    def __init__(self, *, name: Optional[str] = ...) -> None: ...
+
+class SecretResult(Message):
+    value: str
+    def __init__(self, *, value: Optional[str] = ...) -> None: ...
 
 class Endpoint(Message):
     ip: str
@@ -319,7 +330,9 @@ class SandboxNetwork(Message):
     ask_secs: float
     enforcement: str
     open: int
-    def __init__(self, *, sandbox_id: Optional[str] = ..., mode: Optional[str] = ..., allow: Optional[Iterable[str]] = ..., deny: Optional[Iterable[str]] = ..., cidrs: Optional[Iterable[str]] = ..., ask_secs: Optional[float] = ..., enforcement: Optional[str] = ..., open: Optional[int] = ...) -> None: ...
+    callback_connections: bool
+    callback_requests: bool
+    def __init__(self, *, sandbox_id: Optional[str] = ..., mode: Optional[str] = ..., allow: Optional[Iterable[str]] = ..., deny: Optional[Iterable[str]] = ..., cidrs: Optional[Iterable[str]] = ..., ask_secs: Optional[float] = ..., enforcement: Optional[str] = ..., open: Optional[int] = ..., callback_connections: Optional[bool] = ..., callback_requests: Optional[bool] = ...) -> None: ...
 
 class GetNetworkRequest(Message):
     sandbox: str
@@ -448,7 +461,9 @@ class Network(Message):
     allow: MutableSequence[str]
     cidrs: MutableSequence[str]
     ask_secs: float
-    def __init__(self, *, mode: Optional[str] = ..., profile: Optional[str] = ..., allow: Optional[Iterable[str]] = ..., cidrs: Optional[Iterable[str]] = ..., ask_secs: Optional[float] = ...) -> None: ...
+    callback_connections: bool
+    callback_requests: bool
+    def __init__(self, *, mode: Optional[str] = ..., profile: Optional[str] = ..., allow: Optional[Iterable[str]] = ..., cidrs: Optional[Iterable[str]] = ..., ask_secs: Optional[float] = ..., callback_connections: Optional[bool] = ..., callback_requests: Optional[bool] = ...) -> None: ...
 
 class Workspace(Message):
     path: str

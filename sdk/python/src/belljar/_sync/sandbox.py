@@ -13,7 +13,7 @@ from belljar import _packages, _requests
 from belljar._generated import api, methods
 from belljar._generated.codes import SandboxNotFound
 from belljar._models import ExposedPort, LayerChange, SandboxInfo
-from belljar._offer import Tools
+from belljar._offer import OnConnection, OnRequest, Secrets, Tools
 from belljar._outcomes import ProcessInfo, Result
 from belljar._requests import Command, CommandOptions, Content
 from belljar._schema import Tool
@@ -190,10 +190,34 @@ class Sandbox:
         """The names of the tools that this object answers for."""
         return list(self._callbacks.offer.tools)
 
-    def serve(self, tools: Tools) -> None:
+    def on_connection(self, function: OnConnection) -> OnConnection:
+        """Asks `function` about names and connections that no rule names. Also as a decorator."""
+        changed = self._callbacks.offer.copy()
+        changed.on_connection = function
+        self._callbacks.change(changed)
+        return function
+
+    def on_request(self, function: OnRequest) -> OnRequest:
+        """Shows `function` each HTTP request before it leaves. Also as a decorator."""
+        changed = self._callbacks.offer.copy()
+        changed.on_request = function
+        self._callbacks.change(changed)
+        return function
+
+    def serve(
+        self,
+        *,
+        tools: Tools = (),
+        on_connection: OnConnection | None = None,
+        on_request: OnRequest | None = None,
+        secrets: Secrets | None = None,
+    ) -> None:
         """Offers all of these at once, and returns when the server knows."""
         changed = self._callbacks.offer.copy()
         changed.add(tools)
+        changed.on_connection = on_connection or changed.on_connection
+        changed.on_request = on_request or changed.on_request
+        changed.secrets.update(secrets or {})
         self._callbacks.change(changed)
         self._callbacks.settle()
 

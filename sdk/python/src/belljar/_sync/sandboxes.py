@@ -37,9 +37,11 @@ class Sandboxes:
         message = self._connection.call(methods.CREATE_SANDBOX, request, again=True)
         sandbox = Sandbox(self._connection, message, timeout=options.get("timeout"))
         tools = options.get("tools") or ()
-        if tools:
+        on_connection, on_request = options.get("on_connection"), options.get("on_request")
+        secrets = options.get("secrets")
+        if tools or on_connection or on_request or secrets:
             try:
-                sandbox.serve(tools)
+                sandbox.serve(tools=tools, on_connection=on_connection, on_request=on_request, secrets=secrets)
             except BaseException:
                 sandbox.destroy()
                 raise
