@@ -32,7 +32,7 @@ pub(crate) use meter::Direction;
 pub(crate) use permit::{Permit, Refusal};
 pub(crate) use prefixed::Prefixed;
 pub(crate) use question::{Answer, Preview, Question};
-pub(crate) use room::Room;
+pub(crate) use room::{Place, Room};
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

@@ -9,7 +9,7 @@ use std::time::{Instant, SystemTime};
 use belljar_policy::document::Transport;
 
 use super::service::Connection;
-use crate::flow::{Direction, Permit, Refusal};
+use crate::flow::{Direction, Permit, Place, Refusal};
 use crate::{Reason, Record, Stage, Verdict};
 
 /// Kept until the last byte of the reply has gone; the record is written then.
@@ -84,6 +84,11 @@ impl Exchange {
             Some(permit) => permit.count(direction, bytes).await,
             None => Ok(()),
         }
+    }
+
+    /// A place for the client's socket, for when it outlives the connection's own.
+    pub(super) fn enter(&self) -> Option<Place> {
+        self.connection.judge.enter()
     }
 
     /// Ends when the request is no longer allowed.

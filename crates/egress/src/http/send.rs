@@ -221,9 +221,14 @@ fn reply(
             let message = "the other side changed the protocol without being asked";
             return Err(Refused::new(StatusCode::BAD_GATEWAY, Reason::Unsupported, message));
         };
+        // From here on nobody counts the client's socket but the tunnel itself.
+        let place = exchange.enter().ok_or_else(|| {
+            let message = "this sandbox has too many connections open";
+            Refused::new(StatusCode::TOO_MANY_REQUESTS, Reason::TooMany, message)
+        })?;
         parts.headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
         parts.headers.insert(UPGRADE, upgrade);
-        tokio::spawn(tunnel::run(client, server, Arc::clone(exchange), injected.hide));
+        tokio::spawn(tunnel::run(client, server, Arc::clone(exchange), injected.hide, place));
         return Ok(Response::from_parts(parts, body::empty()));
     }
     if !injected.hide.is_empty() && is_encoded_text(&parts.headers) {

@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::exchange::Exchange;
 use crate::credentials::{Replacements, Rewriter};
-use crate::flow::Direction;
+use crate::flow::{Direction, Place};
 
 const BUFFER: usize = 16 << 10;
 
@@ -19,6 +19,7 @@ pub(super) async fn run(
     server: OnUpgrade,
     exchange: Arc<Exchange>,
     hide: Replacements,
+    _place: Place,
 ) {
     let (client, server) = match tokio::try_join!(client, server) {
         Ok((client, server)) => (TokioIo::new(client), TokioIo::new(server)),
@@ -33,6 +34,7 @@ pub(super) async fn run(
     let down = pass(from_server, to_client, &exchange, Direction::Down, hide);
     let both = async { tokio::try_join!(up, down) };
     tokio::select! {
+        biased;
         () = exchange.revoked() => {}
         _ = both => {}
     }

@@ -197,6 +197,37 @@ async fn bodies_of_any_size_trailers_and_continue() {
     assert_eq!(&reply[..12], b"HTTP/1.1 200");
 }
 
+/// A WebSocket outlives the connection that it was asked for on, and still counts among what a sandbox has open.
+#[tokio::test]
+async fn websockets_count_among_the_connections_of_a_sandbox() {
+    let rules = "network: {rules: [{host: good.example, path: /ws, verdict: allow}]}";
+    let inspection = Inspection { max_flows: Some(2), ..Inspection::default() };
+    let inspected = Inspected::with(rules, inspection).await;
+    let host = format!("good.example:{}", inspected.web.address.port());
+    let text = format!(
+        "GET /ws HTTP/1.1\r\nhost: {host}\r\nconnection: Upgrade\r\nupgrade: websocket\r\n\
+         sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    );
+    let open = async || {
+        let mut stream = inspected.greet("good.example", &[b"http/1.1"]).await.unwrap();
+        stream.write_all(text.as_bytes()).await.unwrap();
+        let mut head = [0; 12];
+        stream.read_exact(&mut head).await.unwrap();
+        (stream, String::from_utf8_lossy(&head).into_owned())
+    };
+    let (first, head) = open().await;
+    assert_eq!(head, "HTTP/1.1 101");
+    // The connection is over as such; what it became has two sockets of four, and a third would be needed to begin.
+    inspected.world.records(1).await;
+    let (second, head) = open().await;
+    assert_eq!(head, "HTTP/1.1 429");
+    drop((first, second));
+    // Two records each: of the request and of the connection.
+    inspected.world.records(4).await;
+    let (_third, head) = open().await;
+    assert_eq!(head, "HTTP/1.1 101");
+}
+
 #[tokio::test]
 async fn websockets_pass_where_they_are_allowed_and_nothing_else_does() {
     let inspected = Inspected::new(

@@ -211,6 +211,7 @@ impl Inspected {
             secrets: Some(Arc::clone(&store) as Arc<dyn Secrets>),
             decider: inspection.decider,
             callback: inspection.callback,
+            max_flows: inspection.max_flows,
         };
         let world = World::inspecting(rules(yaml), inspection).await;
         world.upstream.set("good.example", &["127.0.0.2"]);

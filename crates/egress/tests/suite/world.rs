@@ -66,6 +66,7 @@ pub(crate) struct Inspection {
     pub(crate) secrets: Option<Arc<dyn Secrets>>,
     pub(crate) decider: Option<Arc<dyn Decider>>,
     pub(crate) callback: Callback,
+    pub(crate) max_flows: Option<usize>,
 }
 
 pub(crate) fn sandbox() -> SandboxId {
@@ -109,6 +110,7 @@ impl World {
             upstreams: asked,
             roots: inspection.roots.clone(),
             decider: inspection.decider.clone().unwrap_or_else(|| Arc::new(NoDecider)),
+            max_flows: inspection.max_flows.unwrap_or(Settings::default().max_flows),
             ..Settings::default()
         };
         Self::open(settings, upstream, rules, approver, udp, inspection)
