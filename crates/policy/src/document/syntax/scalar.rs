@@ -3,19 +3,17 @@
 //! The rules of YAML 1.1 as PyYAML has them, because that is what reads these documents elsewhere: `yes` is true, `017`
 //! is fifteen, `1e3` is text. Where readers differ dangerously (dates, `12:30`, NaN) the word must be quoted.
 
-use std::borrow::Cow;
-
 use super::node::Content;
 
-/// The content, or why the word has to be quoted.
-pub(super) fn resolve(word: Cow<'_, str>) -> Result<Content<'_>, &'static str> {
-    let Some(first) = word.bytes().next() else { return Ok(Content::Null) };
+/// What a word stands for, `None` for text, or why the word has to be quoted.
+pub(super) fn meaning(word: &str) -> Result<Option<Content<'static>>, &'static str> {
+    let Some(first) = word.bytes().next() else { return Ok(Some(Content::Null)) };
     match first {
         b'0'..=b'9' | b'+' | b'-' | b'.' => number(word),
         b'~' | b'n' | b'N' | b'y' | b'Y' | b't' | b'T' | b'f' | b'F' | b'o' | b'O' => {
-            Ok(keyword(&word).unwrap_or(Content::Text(word)))
+            Ok(keyword(word))
         }
-        _ => Ok(Content::Text(word)),
+        _ => Ok(None),
     }
 }
 
@@ -32,16 +30,16 @@ fn keyword(word: &str) -> Option<Content<'static>> {
     })
 }
 
-fn number(word: Cow<'_, str>) -> Result<Content<'_>, &'static str> {
+fn number(word: &str) -> Result<Option<Content<'static>>, &'static str> {
     let (negative, digits) = match word.as_bytes()[0] {
         b'-' => (true, &word[1..]),
         b'+' => (false, &word[1..]),
-        _ => (false, &word[..]),
+        _ => (false, word),
     };
-    if matches!(digits, ".inf" | ".Inf" | ".INF") || matches!(&word[..], ".nan" | ".NaN" | ".NAN") {
+    if matches!(digits, ".inf" | ".Inf" | ".INF") || matches!(word, ".nan" | ".NaN" | ".NAN") {
         return Err("is not a finite number");
     }
-    if is_date(&word) {
+    if is_date(word) {
         return Err("is a date to some readers and text to others");
     }
     if is_sexagesimal(digits) {
@@ -53,17 +51,19 @@ fn number(word: Cow<'_, str>) -> Result<Content<'_>, &'static str> {
         let plain = if radix == 8 && plain.is_empty() { "0" } else { &plain };
         let found = i128::from_str_radix(plain, radix).map(|n| if negative { -n } else { n });
         return match found {
-            Ok(n) if n >= i128::from(i64::MIN) && n <= i128::from(u64::MAX) => Ok(Content::Int(n)),
+            Ok(n) if n >= i128::from(i64::MIN) && n <= i128::from(u64::MAX) => {
+                Ok(Some(Content::Int(n)))
+            }
             _ => Err("is no number that fits"),
         };
     }
     if is_float(digits, digits.len() < word.len()) {
         return match word.replace('_', "").parse::<f64>() {
-            Ok(value) if value.is_finite() => Ok(Content::Float(value)),
+            Ok(value) if value.is_finite() => Ok(Some(Content::Float(value))),
             _ => Err("is not a finite number"),
         };
     }
-    Ok(Content::Text(word))
+    Ok(None)
 }
 
 /// The base and digits of an integer, with underscores; `None` if it is none.
@@ -134,13 +134,13 @@ mod tests {
     use super::*;
 
     fn shown(word: &str) -> String {
-        match resolve(Cow::Borrowed(word)) {
-            Ok(Content::Null) => "null".to_owned(),
-            Ok(Content::Bool(value)) => format!("bool {value}"),
-            Ok(Content::Int(value)) => format!("int {value}"),
-            Ok(Content::Float(value)) => format!("float {value:?}"),
-            Ok(Content::Text(text)) => format!("text {text}"),
-            Ok(Content::List(_) | Content::Map(_)) => unreachable!("words are scalars"),
+        match meaning(word) {
+            Ok(None) => format!("text {word}"),
+            Ok(Some(Content::Null)) => "null".to_owned(),
+            Ok(Some(Content::Bool(value))) => format!("bool {value}"),
+            Ok(Some(Content::Int(value))) => format!("int {value}"),
+            Ok(Some(Content::Float(value))) => format!("float {value:?}"),
+            Ok(Some(_)) => unreachable!("words are scalars"),
             Err(_) => "refused".to_owned(),
         }
     }

@@ -221,8 +221,13 @@ fn scalar_content<'a>(
     if as_text {
         return Ok(Content::Text(text));
     }
-    let word = crate::shown(&text);
-    scalar::resolve(text).map_err(|reason| {
-        Refusal::new(place, format!("`{word}` {reason}"), format!("write `'{word}'` for text"))
-    })
+    match scalar::meaning(&text) {
+        Ok(Some(content)) => Ok(content),
+        Ok(None) => Ok(Content::Text(text)),
+        Err(reason) => {
+            let word = crate::shown(&text);
+            let remedy = format!("write `'{word}'` for text");
+            Err(Refusal::new(place, format!("`{word}` {reason}"), remedy))
+        }
+    }
 }
