@@ -87,6 +87,13 @@ fn trees_are_looked_at_and_changed() {
         act("mkdir", json!({"path": "a/b"})).await.problem(409, "file-exists");
         client.put(&format!("{files}/content?path=a/b/x.py"), &b"import os\n"[..]).await.ok();
         act("chmod", json!({"path": "a/b/x.py", "permissions": 0o755})).await.ok();
+        // Who leaves them out does not mean none at all; who writes 0 does.
+        let missing = act("chmod", json!({"path": "a/b/x.py"})).await;
+        missing.problem(400, "invalid-argument");
+        act("mkdir", json!({"path": "closed"})).await.ok();
+        let closed = act("chmod", json!({"path": "closed", "permissions": 0})).await.ok();
+        assert_eq!(closed["mode"].as_u64().unwrap_or_default() & 0o777, 0);
+        act("remove", json!({"path": "closed"})).await.ok();
         act("move", json!({"from": "a/b/x.py", "to": "a/y.py"})).await.ok();
         act("copy", json!({"from": "a", "to": "c", "recursive": true})).await.ok();
 
@@ -173,5 +180,20 @@ fn files_are_kept_and_restored() {
         client.bare(Method::DELETE, "/v1/snapshots/base").await.ok();
         client.get("/v1/snapshots/base").await.problem(404, "snapshot-not-found");
         client.post(restore, &json!({})).await.problem(404, "snapshot-not-found");
+    });
+}
+
+#[test]
+fn a_closed_working_directory_is_not_the_root() {
+    with_server(async |client| {
+        let id = client.create(json!({})).await;
+        let content = |path: &str| format!("/v1/sandboxes/{id}/files/content?path={path}");
+        let chmod = json!({"path": "/workspace", "permissions": 0});
+        client.post(&format!("/v1/sandboxes/{id}/files/chmod"), &chmod).await.ok();
+        client.get(&content("etc/passwd")).await.problem(403, "file-denied");
+        assert_eq!(client.get(&content("/etc/passwd")).await.status, 200);
+        let open = json!({"path": "/workspace", "permissions": 0o755});
+        client.post(&format!("/v1/sandboxes/{id}/files/chmod"), &open).await.ok();
+        client.get(&content("etc/passwd")).await.problem(404, "file-not-found");
     });
 }

@@ -56,11 +56,17 @@ fn perform(channel: &mut Channel<'_>, context: &Context<'_>, request: Body) -> R
             _ => Err(Problem::new("read-only", "the workspace layer is only read")),
         };
     }
-    // Relative paths start here. Absolute ones work even where it has gone.
-    let _ = rustix::process::chdir(match context.working_directory {
+    let directory = match context.working_directory {
         [] => b"/",
         path => path,
-    });
+    };
+    // Relative paths start here, or nowhere: not where this worker happens to be. Absolute ones work even where the
+    // directory has gone.
+    if let Err(errno) = rustix::process::chdir(directory)
+        && !paths(&request).iter().all(|path| path.starts_with(b"/"))
+    {
+        return Err(Problem::file("chdir", directory, errno));
+    }
     match request {
         Body::ReadFile(request) => read::read(channel, &request),
         Body::WriteFile(request) => write::write(channel, &request),
@@ -73,6 +79,24 @@ fn perform(channel: &mut Channel<'_>, context: &Context<'_>, request: Body) -> R
         Body::MakeLink(request) => change::make_link(&request).map(done),
         Body::Watch(request) => watch::watch(channel, &request),
         _ => Err(Problem::new("unknown-request", "")),
+    }
+}
+
+/// The paths that a request is about.
+fn paths(request: &Body) -> Vec<&[u8]> {
+    match request {
+        Body::ReadFile(request) => vec![&request.path],
+        Body::WriteFile(request) => vec![&request.path],
+        Body::Stat(request) => vec![&request.path],
+        Body::List(request) => vec![&request.path],
+        Body::MakeDirectory(request) => vec![&request.path],
+        Body::Move(request) => vec![&request.from, &request.to],
+        Body::Remove(request) => vec![&request.path],
+        Body::ChangeMode(request) => vec![&request.path],
+        // Where a link leads is text; only its own place counts.
+        Body::MakeLink(request) => vec![&request.path],
+        Body::Watch(request) => vec![&request.path],
+        _ => Vec::new(),
     }
 }
 

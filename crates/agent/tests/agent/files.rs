@@ -134,6 +134,33 @@ fn each_way_of_writing() {
 }
 
 #[test]
+fn relative_paths_start_in_the_working_directory_or_nowhere() {
+    let agent = Agent::start();
+    let mut host = agent.connect();
+    let gone = agent.path("gone");
+    std::fs::create_dir(&gone).unwrap();
+    std::fs::write(gone.join("here"), "x").unwrap();
+    let working_directory = gone.to_str().unwrap().into();
+    let configure = Configure { working_directory, ..configuration() };
+    assert!(matches!(host.ask(Body::Configure(configure)), Body::Configured(_)));
+    assert_eq!(host.read_file(read("here")).unwrap(), b"x");
+    std::fs::remove_dir_all(&gone).unwrap();
+    for path in ["etc/passwd", "here", ""] {
+        let failure = host.read_file(read(path)).unwrap_err();
+        assert_eq!(
+            (failure.code.as_str(), failure.stage.as_str()),
+            ("not-found", "chdir"),
+            "{path}"
+        );
+    }
+    assert!(host.read_file(read("/etc/passwd")).is_ok());
+    let from = agent.path("elsewhere").to_str().unwrap().to_owned();
+    std::fs::write(&from, "x").unwrap();
+    let half = Move { from: from.into(), to: "tmp/nonesuch".into(), replace: false };
+    assert_eq!(host.change(Body::Move(half)), Err("not-found".to_owned()));
+}
+
+#[test]
 fn only_regular_files_have_contents() {
     let (agent, mut host) = agent();
     let mode = rustix::fs::Mode::from_raw_mode(0o600);

@@ -164,7 +164,11 @@ impl Api {
             call.note("path", &request.path);
             let files = self.files(call, &request.sandbox).await?;
             let at = path("path", &request.path)?;
-            files.change_mode(at, permissions(request.permissions)?).await?;
+            let Some(bits) = request.permissions else {
+                return Err(Problem::invalid("`permissions` are missing")
+                    .with_remedy("give bits from 0 to 0777, such as 420 for 0644"));
+            };
+            files.change_mode(at, permissions(bits)?).await?;
             Ok(convert::file_info(&files.stat(at, true).await?))
         };
         self.act(call, action::CHANGE_FILE, &request.sandbox, work).await

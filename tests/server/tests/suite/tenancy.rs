@@ -164,7 +164,7 @@ async fn ask_all(client: &Client, sandbox: &str, process: &str) -> Answers {
         files.change_mode(ChangeModeRequest {
             sandbox: s(),
             path: "/tmp/z".to_owned(),
-            permissions: 0o600
+            permissions: Some(0o600)
         })
     );
     ask!(

@@ -92,7 +92,11 @@ pub(super) async fn change_mode(
     permissions: u32,
     json: bool,
 ) -> Result<Done, Failure> {
-    let request = v1::ChangeModeRequest { sandbox: at.sandbox, path: at.path, permissions };
+    let request = v1::ChangeModeRequest {
+        sandbox: at.sandbox,
+        path: at.path,
+        permissions: Some(permissions),
+    };
     let answer = context
         .with_client(async |mut client| Ok(client.files.change_mode(request).await?))
         .await?;
