@@ -49,6 +49,9 @@ pub(crate) const XDG_STATE_HOME: &str = "XDG_STATE_HOME";
 /// The OTLP collector that a server sends spans of requests to. Same as `serve --otlp-endpoint`.
 pub(crate) const OTLP_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 
+/// A file with the certificate (PEM) that a collector's must come from, in place of what the machine trusts.
+pub(crate) const OTLP_CERTIFICATE: &str = "OTEL_EXPORTER_OTLP_CERTIFICATE";
+
 /// Any value switches colours off.
 pub(crate) const NO_COLOR: &str = "NO_COLOR";
 

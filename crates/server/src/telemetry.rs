@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use belljar_codes::Code;
 use opentelemetry::trace::TracerProvider;
-use opentelemetry_otlp::{SpanExporter, WithExportConfig};
+use opentelemetry_otlp::tonic_types::transport::{Certificate, ClientTlsConfig};
+use opentelemetry_otlp::{SpanExporter, WithExportConfig, WithTonicConfig};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::SdkTracerProvider;
 use tracing::Subscriber;
@@ -25,26 +26,35 @@ pub struct Telemetry {
 
 impl Telemetry {
     /// Opens the way to an OTLP collector over gRPC, such as `http://127.0.0.1:4317`. Nothing is sent yet: a collector
-    /// that does not answer holds up nothing but its own spans.
+    /// that does not answer holds up nothing but its own spans. Over `https`, the collector's certificate is checked
+    /// against `authority` (PEM) where one is given, else against what this machine trusts.
     ///
     /// # Errors
     /// `invalid-configuration` where it is no address.
-    pub fn to(endpoint: &str) -> Result<Self> {
+    pub fn to(endpoint: &str, authority: Option<&[u8]>) -> Result<Self> {
         let refused = |error: &dyn std::error::Error| {
             let shown = belljar_policy::shown(endpoint);
             Problem::new(Code::InvalidConfiguration, format!("`{shown}` is no OTLP endpoint"))
                 .caused_by(error)
-                .with_remedy("give a URL such as `http://127.0.0.1:4317`")
+                .with_remedy("give a URL such as `http://127.0.0.1:4317` or `https://collector.example:4317`")
         };
-        let plain: http::Uri = endpoint.parse().map_err(|error| refused(&error))?;
-        if plain.scheme_str() != Some("http") {
-            return Err(refused(&Problem::invalid("only `http://` is spoken to a collector")));
-        }
-        let exporter = SpanExporter::builder()
-            .with_tonic()
-            .with_endpoint(endpoint)
-            .build()
-            .map_err(|error| refused(&error))?;
+        let address: http::Uri = endpoint.parse().map_err(|error| refused(&error))?;
+        let plain = SpanExporter::builder().with_tonic().with_endpoint(endpoint);
+        let exporter = match address.scheme_str() {
+            Some("http") => plain,
+            Some("https") => {
+                let trusted = ClientTlsConfig::new();
+                plain.with_tls_config(match authority {
+                    Some(pem) => trusted.ca_certificate(Certificate::from_pem(pem)),
+                    None => trusted.with_native_roots(),
+                })
+            }
+            _ => {
+                let spoken = "only `http://` and `https://` are spoken to a collector";
+                return Err(refused(&Problem::invalid(spoken)));
+            }
+        };
+        let exporter = exporter.build().map_err(|error| refused(&error))?;
         let resource = Resource::builder().with_service_name("belljar").build();
         let provider = SdkTracerProvider::builder()
             .with_resource(resource)

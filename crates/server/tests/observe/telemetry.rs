@@ -13,9 +13,12 @@ use tracing_subscriber::layer::SubscriberExt;
 use crate::support::Server;
 
 /// Takes whatever is sent to it and answers with an empty message.
-async fn collector() -> (String, mpsc::UnboundedReceiver<(String, Bytes)>) {
+async fn collector(
+    tls: Option<tokio_rustls::TlsAcceptor>,
+) -> (String, mpsc::UnboundedReceiver<(String, Bytes)>) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let url = format!("{scheme}://{}", listener.local_addr().unwrap());
     let (sender, received) = mpsc::unbounded_channel();
     tokio::spawn(async move {
         loop {
@@ -34,18 +37,23 @@ async fn collector() -> (String, mpsc::UnboundedReceiver<(String, Bytes)>) {
                     http::Response::builder().header("content-type", "application/grpc").body(body)
                 }
             });
-            let connection = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
-                .serve_connection(TokioIo::new(stream), service);
-            tokio::spawn(connection);
+            let http = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+            match &tls {
+                None => drop(tokio::spawn(http.serve_connection(TokioIo::new(stream), service))),
+                // Who does not trust us hangs up.
+                Some(tls) => {
+                    if let Ok(stream) = tls.accept(stream).await {
+                        tokio::spawn(http.serve_connection(TokioIo::new(stream), service));
+                    }
+                }
+            }
         }
     });
     (url, received)
 }
 
-#[tokio::test]
-async fn requests_are_told_to_a_collector() {
-    let (url, mut received) = collector().await;
-    let telemetry = Telemetry::to(&url).unwrap();
+/// Makes a request whose span is sent.
+async fn one_request(telemetry: Telemetry) {
     // Everything here runs on this thread.
     let subscriber = tracing_subscriber::registry().with(telemetry.layer());
     let _guard = tracing::subscriber::set_default(subscriber);
@@ -55,6 +63,12 @@ async fn requests_are_told_to_a_collector() {
     server.sandboxes().get_sandbox(request).await.unwrap_err();
     server.stop().await;
     telemetry.close().await;
+}
+
+#[tokio::test]
+async fn requests_are_told_to_a_collector() {
+    let (url, mut received) = collector(None).await;
+    one_request(Telemetry::to(&url, None).unwrap()).await;
     let received = tokio::time::timeout(Duration::from_secs(20), received.recv());
     let (path, body) = received.await.unwrap().unwrap();
     assert_eq!(path, "/opentelemetry.proto.collector.trace.v1.TraceService/Export");
@@ -65,9 +79,34 @@ async fn requests_are_told_to_a_collector() {
 }
 
 #[tokio::test]
+async fn a_collector_over_tls_is_told_if_it_is_who_it_says() {
+    let made = |name: &str| rcgen::generate_simple_self_signed(vec![name.to_owned()]).unwrap();
+    let (own, other) = (made("127.0.0.1"), made("127.0.0.1"));
+    let key = rustls::pki_types::PrivateKeyDer::Pkcs8(own.signing_key.serialize_der().into());
+    let mut config = rustls::ServerConfig::builder_with_provider(
+        rustls::crypto::ring::default_provider().into(),
+    )
+    .with_safe_default_protocol_versions()
+    .unwrap()
+    .with_no_client_auth()
+    .with_single_cert(vec![own.cert.der().clone()], key)
+    .unwrap();
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    let (url, mut received) = collector(Some(std::sync::Arc::new(config).into())).await;
+    // Somebody else's certificate: nothing is told.
+    one_request(Telemetry::to(&url, Some(other.cert.pem().as_bytes())).unwrap()).await;
+    one_request(Telemetry::to(&url, None).unwrap()).await;
+    assert!(received.try_recv().is_err(), "a stranger was told");
+    one_request(Telemetry::to(&url, Some(own.cert.pem().as_bytes())).unwrap()).await;
+    let received = tokio::time::timeout(Duration::from_secs(20), received.recv());
+    let (_, body) = received.await.unwrap().unwrap();
+    assert!(String::from_utf8_lossy(&body).contains("r-4711"));
+}
+
+#[tokio::test]
 async fn what_is_no_address_is_refused() {
-    for bad in ["", "collector", "https://collector.example", "ftp://x"] {
-        assert!(Telemetry::to(bad).is_err(), "{bad}");
+    for bad in ["", "collector", "ftp://x"] {
+        assert!(Telemetry::to(bad, None).is_err(), "{bad}");
     }
-    assert!(Telemetry::to("http://127.0.0.1:4317").is_ok());
+    assert!(Telemetry::to("http://127.0.0.1:4317", None).is_ok());
 }

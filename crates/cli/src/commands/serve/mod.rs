@@ -17,7 +17,7 @@ use belljar_server::{
 use super::Done;
 use crate::args::ServeArgs;
 use crate::context::Context;
-use crate::env_vars::{self, OTLP_ENDPOINT};
+use crate::env_vars::{self, OTLP_CERTIFICATE, OTLP_ENDPOINT};
 use crate::failure::Failure;
 use crate::output::{json_line, note, print, print_json_line, say};
 
@@ -50,7 +50,17 @@ pub(crate) async fn serve(context: &Context, args: ServeArgs) -> Result<Done, Fa
 fn telemetry(args: &ServeArgs) -> Result<Option<Telemetry>, Failure> {
     let given = args.otlp_endpoint.clone().or_else(|| std::env::var(OTLP_ENDPOINT).ok());
     let endpoint = given.filter(|text| !text.is_empty());
-    Ok(endpoint.map(|endpoint| Telemetry::to(&endpoint)).transpose()?)
+    let Some(endpoint) = endpoint else { return Ok(None) };
+    let authority = std::env::var_os(OTLP_CERTIFICATE).filter(|path| !path.is_empty());
+    let authority = authority.map(|path| {
+        std::fs::read(&path).map_err(|error| {
+            let shown = belljar_policy::shown(&path.to_string_lossy());
+            Failure::new(Code::InvalidConfiguration, format!("`{shown}` cannot be read"))
+                .caused_by(&error)
+                .with_remedy(format!("name a file with a certificate in {OTLP_CERTIFICATE}"))
+        })
+    });
+    Ok(Some(Telemetry::to(&endpoint, authority.transpose()?.as_deref())?))
 }
 
 /// Whoever started us may end, be interrupted, or lose its terminal.
