@@ -2,9 +2,11 @@
 
 use axum::Router;
 use axum::extract::Request;
+use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use belljar_codes::Code;
 use tonic_web::GrpcWebLayer;
+use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::api::Api;
 use crate::authenticate::{Gate, authenticate};
@@ -23,6 +25,7 @@ pub(crate) fn router(api: &Api, own_keys: OwnKeys, patience: Patience) -> Router
         .merge(measure::router(api))
         .merge(rest::router(api, patience.body))
         .merge(grpc.fallback(nothing))
+        .layer(CatchPanicLayer::custom(panicked))
         .layer(axum::middleware::from_fn_with_state(gate, authenticate))
 }
 
@@ -30,4 +33,14 @@ async fn nothing(request: Request) -> Problem {
     let path = belljar_policy::shown(request.uri().path());
     Problem::new(Code::RouteNotFound, format!("there is nothing at `{path}`"))
         .with_remedy("see /docs for the paths that exist")
+}
+
+/// A bug in one request is an answer to that request; the others on its connection go on.
+fn panicked(panic: Box<dyn std::any::Any + Send>) -> Response {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+    tracing::error!(text, "a request made the server panic");
+    Problem::new(Code::Internal, "the request made the server fail")
+        .with_remedy("report it with the server's log")
+        .into_response()
 }

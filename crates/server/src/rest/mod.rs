@@ -33,12 +33,10 @@ mod webhooks;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::response::{Html, IntoResponse, Response};
+use axum::response::{Html, Response};
 use axum::routing::get;
 use axum::{Json, Router};
-use belljar_codes::Code;
 use http::{Method, StatusCode, header};
-use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::timeout::RequestBodyTimeoutLayer;
 use utoipa_axum::router::OpenApiRouter;
 
@@ -74,7 +72,6 @@ pub(crate) fn router(api: &Api, stall: Duration) -> Router {
         .route("/openapi.json", get(|| async { ([JSON], document) }))
         .route("/docs", get(|| async { ([PAGE_POLICY], Html(page)) }))
         .layer(RequestBodyTimeoutLayer::new(stall))
-        .layer(CatchPanicLayer::custom(panicked))
         .layer(axum::middleware::from_fn(tell_options))
 }
 
@@ -114,15 +111,6 @@ struct Lines(#[allow(dead_code, reason = "only its schema is of use")] String);
 #[derive(utoipa::ToSchema)]
 #[schema(value_type = String, format = Binary)]
 struct Binary(#[allow(dead_code, reason = "only its schema is of use")] String);
-
-fn panicked(panic: Box<dyn std::any::Any + Send>) -> Response {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
-    tracing::error!(text, "a request made the server panic");
-    Problem::new(Code::Internal, "the request made the server fail")
-        .with_remedy("report it with the server's log")
-        .into_response()
-}
 
 /// `OPTIONS` tells the methods of a path. Pages of other sites get no permission.
 async fn tell_options(request: axum::extract::Request, next: axum::middleware::Next) -> Response {
