@@ -1086,9 +1086,10 @@ pub struct ChangeModeRequest {
     #[prost(string, tag = "2")]
     #[serde(default)]
     pub path: ::prost::alloc::string::String,
-    #[prost(uint32, tag = "3")]
+    /// Must be given: who leaves them out does not mean none at all.
+    #[prost(uint32, optional, tag = "3")]
     #[serde(default)]
-    pub permissions: u32,
+    pub permissions: ::core::option::Option<u32>,
 }
 #[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -4154,6 +4155,11 @@ pub enum EventKind {
     SandboxFailed = 7,
     ProcessStarted = 8,
     ProcessEnded = 9,
+    /// Of the sandbox whose files were kept; `detail` has the id as `snapshot`.
+    SnapshotCreated = 10,
+    /// Of the sandbox that got the files.
+    SnapshotRestored = 11,
+    SnapshotRemoved = 12,
 }
 impl EventKind {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -4172,6 +4178,9 @@ impl EventKind {
             Self::SandboxFailed => "EVENT_KIND_SANDBOX_FAILED",
             Self::ProcessStarted => "EVENT_KIND_PROCESS_STARTED",
             Self::ProcessEnded => "EVENT_KIND_PROCESS_ENDED",
+            Self::SnapshotCreated => "EVENT_KIND_SNAPSHOT_CREATED",
+            Self::SnapshotRestored => "EVENT_KIND_SNAPSHOT_RESTORED",
+            Self::SnapshotRemoved => "EVENT_KIND_SNAPSHOT_REMOVED",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -4187,6 +4196,9 @@ impl EventKind {
             "EVENT_KIND_SANDBOX_FAILED" => Some(Self::SandboxFailed),
             "EVENT_KIND_PROCESS_STARTED" => Some(Self::ProcessStarted),
             "EVENT_KIND_PROCESS_ENDED" => Some(Self::ProcessEnded),
+            "EVENT_KIND_SNAPSHOT_CREATED" => Some(Self::SnapshotCreated),
+            "EVENT_KIND_SNAPSHOT_RESTORED" => Some(Self::SnapshotRestored),
+            "EVENT_KIND_SNAPSHOT_REMOVED" => Some(Self::SnapshotRemoved),
             _ => None,
         }
     }

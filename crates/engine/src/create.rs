@@ -27,6 +27,8 @@ pub(crate) enum Life {
     Lasting,
     /// As long as the engine that made it.
     Ephemeral,
+    /// Lasting once it is complete; until [`crate::store::SandboxStore::filled`] it ends with the engine that makes it.
+    Filling,
 }
 
 pub(crate) async fn create(
@@ -62,7 +64,7 @@ pub(crate) async fn create_once(
         name: request.name.as_ref().map(SandboxName::as_str).map(str::to_owned),
         backend: plan.backend.name().to_owned(),
         state: State::Creating,
-        owner: (life == Life::Ephemeral).then(|| worker.clone()),
+        owner: (life != Life::Lasting).then(|| worker.clone()),
         worker: Some(worker),
         created_at: now,
         used_at: now,
@@ -126,7 +128,7 @@ async fn build(
     details.enforcement = rules.map(EnforcementRecord::from).collect();
     details.class = class.as_str().to_owned();
     // Of one that nobody else may use yet, this is told together with its being ready.
-    if life == Life::Lasting {
+    if life != Life::Ephemeral {
         inner.store.describe(&id, Step::Configuring, details).await?;
     }
     point("create.configuring");
@@ -145,7 +147,7 @@ async fn build(
         .map_err(not_configured)?;
     // Nobody but its maker knows of an ephemeral sandbox, so its first command may be on the way before the agent has
     // answered; a configuration that failed then fails the command. Others are only told of what is known to work.
-    if life == Life::Lasting {
+    if life != Life::Ephemeral {
         connection.configured().await.map_err(not_configured)?;
     }
     point("create.configuring.done");

@@ -12,6 +12,7 @@ use tokio::task::AbortHandle;
 
 use crate::backends::Backends;
 use crate::background::{Background, to_the_end};
+use crate::create::Life;
 use crate::destroy::{destroy, has_ended};
 use crate::files::Files;
 use crate::live::Live;
@@ -173,7 +174,7 @@ impl Engine {
         let (inner, tenant) = (Arc::clone(&self.inner), self.scope.tenant());
         let asker = Arc::clone(&self.asker);
         to_the_end(async move {
-            let record = once::create(&inner, &asker, &tenant, &request).await?;
+            let record = once::create(&inner, &asker, &tenant, &request, Life::Lasting).await?;
             ensure::ensure(&inner, &asker, &record.id, &request.ensure).await?;
             Ok(record.into())
         })

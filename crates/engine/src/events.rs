@@ -34,6 +34,11 @@ pub enum EventKind {
     SandboxFailed,
     ProcessStarted,
     ProcessEnded,
+    /// Of the sandbox whose files were kept.
+    SnapshotCreated,
+    /// Of the sandbox that got the files.
+    SnapshotRestored,
+    SnapshotRemoved,
 }
 
 /// One event.
@@ -45,12 +50,13 @@ pub struct Event {
     pub sandbox: SandboxId,
     pub process: Option<ProcessId>,
     pub kind: EventKind,
-    /// The sandbox's `name`; of an end its `reason`, of a process its `status`, `exit_code` and `signal`.
+    /// The sandbox's `name`; of an end its `reason`, of a process its `status`, `exit_code` and `signal`, of a snapshot
+    /// its id and name as `snapshot` and `snapshot_name`.
     pub detail: BTreeMap<String, String>,
 }
 
 impl EventKind {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 12] = [
         Self::SandboxCreated,
         Self::SandboxReady,
         Self::SandboxPaused,
@@ -60,6 +66,9 @@ impl EventKind {
         Self::SandboxFailed,
         Self::ProcessStarted,
         Self::ProcessEnded,
+        Self::SnapshotCreated,
+        Self::SnapshotRestored,
+        Self::SnapshotRemoved,
     ];
 
     #[must_use]
@@ -74,6 +83,9 @@ impl EventKind {
             Self::SandboxFailed => "sandbox.failed",
             Self::ProcessStarted => "process.started",
             Self::ProcessEnded => "process.ended",
+            Self::SnapshotCreated => "snapshot.created",
+            Self::SnapshotRestored => "snapshot.restored",
+            Self::SnapshotRemoved => "snapshot.removed",
         }
     }
 

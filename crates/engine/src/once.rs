@@ -27,6 +27,7 @@ pub(crate) async fn create(
     asker: &Asker,
     tenant: &TenantId,
     request: &CreateRequest,
+    life: Life,
 ) -> Result<SandboxRecord> {
     let claim = match &request.idempotency_key {
         Some(key) => Some(KeyClaim::new(Operation::Create, key, fingerprint::of_create(request))?),
@@ -45,8 +46,7 @@ pub(crate) async fn create(
         let governed = policy::govern(inner, tenant, request).await?;
         let plan = Plan::new(inner, tenant, &governed).await?;
         let created =
-            create_once(inner, asker, tenant, &governed, plan, Life::Lasting, claim.as_ref())
-                .await?;
+            create_once(inner, asker, tenant, &governed, plan, life, claim.as_ref()).await?;
         // Otherwise somebody took the key between our looking and our making.
         if let Some(record) = created {
             return Ok(record);

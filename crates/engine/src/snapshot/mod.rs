@@ -17,6 +17,7 @@ mod vault;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use belljar_codes::Code;
@@ -28,8 +29,11 @@ use self::manifest::{Manifest, Origin, VERSION};
 use self::take::{Allowance, Taken, quota_reached, take};
 use self::vault::Vault;
 use crate::background::to_the_end;
+use crate::create::Life;
 use crate::destroy::destroy;
 use crate::engine::Inner;
+use crate::events::EventKind;
+use crate::fault::point;
 use crate::plan::check_labels;
 use crate::query::{self, Page, Place};
 use crate::store::{End, SandboxRecord};
@@ -196,16 +200,20 @@ impl Snapshots {
         let engine = self.engine.clone();
         to_the_end(async move {
             let tenant = manifest.tenant.clone();
+            let (id, name) = (manifest.id.clone(), manifest.name.clone());
             let parts = blocking(move || restore::verify(&vault, &manifest)).await?;
             let inner = &engine.inner;
-            let record = once::create(inner, &engine.asker, &tenant, &request).await?;
+            // Until all of it is there, the sandbox ends with this engine: nobody is to work with half of the files.
+            let life = Life::Filling;
+            let mut record = once::create(inner, &engine.asker, &tenant, &request, life).await?;
             let filled = async {
                 // What was saved is put back as a whole; the policy was asked about the creation.
                 let files = engine.files(&record.id).await?.unguarded();
                 for part in parts {
                     restore::extract(&files, part).await?;
+                    point("restore.filling");
                 }
-                Ok(())
+                inner.store.filled(&record.id, &id, name.as_deref()).await
             };
             if let Err(error) = filled.await {
                 let end = End::Destroyed(Some("a snapshot could not be restored".to_owned()));
@@ -214,6 +222,7 @@ impl Snapshots {
                 }
                 return Err(error);
             }
+            record.owner = None;
             ensure::ensure(inner, &engine.asker, &record.id, &request.ensure).await?;
             Ok(record.into())
         })
@@ -239,9 +248,12 @@ impl Snapshots {
             .with_remedy("use a key of the tenant"));
         }
         let id = manifest.id.clone();
+        let inner = Arc::clone(&self.engine.inner);
         to_the_end(async move {
             let _lock = vault.lock().await?;
-            blocking(move || vault.remove(&manifest.id)).await
+            let gone = manifest.id.clone();
+            blocking(move || vault.remove(&gone)).await?;
+            tell(&inner, EventKind::SnapshotRemoved, &manifest).await
         })
         .await?;
         Ok(id)
@@ -363,15 +375,23 @@ async fn commit(
             user: details.user.clone(),
         },
     };
-    blocking(move || {
+    let manifest = blocking(move || {
         vault.sweep()?;
         for taken in &taken {
             vault.keep(&taken.archive, &taken.part.digest)?;
         }
         vault.write(&manifest)?;
-        Ok(manifest.into())
+        Ok(manifest)
     })
-    .await
+    .await?;
+    tell(inner, EventKind::SnapshotCreated, &manifest).await?;
+    Ok(manifest.into())
+}
+
+/// Tells what became of a snapshot. Files and events are two places: who dies between them leaves the event untold.
+async fn tell(inner: &Inner, kind: EventKind, manifest: &Manifest) -> Result<()> {
+    let Manifest { tenant, sandbox, id, name, .. } = manifest;
+    inner.store.tell_of_snapshot(kind, tenant, sandbox, id, name.as_deref()).await
 }
 
 async fn read_all(vault: &Vault) -> Result<(Vec<Manifest>, bool)> {

@@ -36,6 +36,16 @@ pub(crate) trait EventStore: Send + Sync {
     /// The number of the newest event; zero where there has been none.
     fn last_event(&self) -> Result<u64>;
 
+    /// Adds an event about a snapshot, which may have outlived the record of its sandbox.
+    async fn tell_of_snapshot(
+        &self,
+        kind: EventKind,
+        tenant: &TenantId,
+        sandbox: &SandboxId,
+        snapshot: &str,
+        name: Option<&str>,
+    ) -> Result<()>;
+
     /// Changes with every event that this process adds.
     fn changes(&self) -> watch::Receiver<u64>;
 }
@@ -75,6 +85,35 @@ impl EventStore for SqliteStore {
     fn changes(&self) -> watch::Receiver<u64> {
         self.watch()
     }
+
+    async fn tell_of_snapshot(
+        &self,
+        kind: EventKind,
+        tenant: &TenantId,
+        sandbox: &SandboxId,
+        snapshot: &str,
+        name: Option<&str>,
+    ) -> Result<()> {
+        self.write(|change| {
+            let detail: BTreeMap<_, _> = snapshot_detail(snapshot, name).collect();
+            let detail = serde_json::to_string(&detail)
+                .map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
+            change
+                .prepare_cached(
+                    "INSERT INTO events (at, tenant, sandbox, kind, detail) VALUES (?1, ?2, ?3, ?4, ?5)",
+                )?
+                .execute(params![
+                    now_ms(),
+                    tenant.as_str(),
+                    sandbox.as_str(),
+                    kind.as_str(),
+                    detail
+                ])?;
+            change.has_told();
+            Ok(())
+        })
+        .map_err(failed)
+    }
 }
 
 /// Adds an event about a sandbox.
@@ -85,6 +124,16 @@ pub(super) fn tell(
     detail: &[(&str, &str)],
 ) -> rusqlite::Result<()> {
     insert(change, id, None, kind, detail.iter().copied().collect())
+}
+
+/// What an event about a snapshot says of it.
+pub(super) fn snapshot_detail<'a>(
+    id: &'a str,
+    name: Option<&'a str>,
+) -> impl Iterator<Item = (&'a str, &'a str)> {
+    [("snapshot", Some(id)), ("snapshot_name", name)]
+        .into_iter()
+        .filter_map(|(field, value)| Some((field, value?)))
 }
 
 /// Adds the event that a process runs.

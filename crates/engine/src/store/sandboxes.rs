@@ -4,7 +4,7 @@ use belljar_codes::Code;
 use belljar_policy::{ProcessId, SandboxId, TenantId};
 use rusqlite::{OptionalExtension, params};
 
-use super::events::{tell, tell_end};
+use super::events::{snapshot_detail, tell, tell_end};
 use super::listing::{Conditions, Listing, text};
 use super::record::{Details, ProcessStatus, SandboxRecord, State};
 use super::rows::{parsed, sandbox_columns, sandbox_from, state};
@@ -71,6 +71,9 @@ pub(crate) trait SandboxStore: Send + Sync {
 
     /// Puts another owner in the place of the one that an ephemeral sandbox ends with.
     async fn own(&self, id: &SandboxId, owner: &str) -> Result<()>;
+
+    /// All files of a snapshot are there: from now on the sandbox ends with nobody, and whoever listens is told.
+    async fn filled(&self, id: &SandboxId, snapshot: &str, name: Option<&str>) -> Result<()>;
 
     async fn sandbox(&self, id: &SandboxId) -> Result<Option<SandboxRecord>>;
 
@@ -324,6 +327,17 @@ impl SandboxStore for SqliteStore {
                 )?
                 .execute([id.as_str(), owner])
                 .map(drop)
+        })
+        .map_err(failed)
+    }
+
+    async fn filled(&self, id: &SandboxId, snapshot: &str, name: Option<&str>) -> Result<()> {
+        self.write(|change| {
+            change
+                .prepare_cached("UPDATE sandboxes SET owner = NULL WHERE id = ?1")?
+                .execute([id.as_str()])?;
+            let detail: Vec<_> = snapshot_detail(snapshot, name).collect();
+            tell(change, id, EventKind::SnapshotRestored, &detail)
         })
         .map_err(failed)
     }

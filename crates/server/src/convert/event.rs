@@ -28,6 +28,9 @@ pub(crate) fn kind(kind: EventKind) -> v1::EventKind {
         EventKind::SandboxFailed => v1::EventKind::SandboxFailed,
         EventKind::ProcessStarted => v1::EventKind::ProcessStarted,
         EventKind::ProcessEnded => v1::EventKind::ProcessEnded,
+        EventKind::SnapshotCreated => v1::EventKind::SnapshotCreated,
+        EventKind::SnapshotRestored => v1::EventKind::SnapshotRestored,
+        EventKind::SnapshotRemoved => v1::EventKind::SnapshotRemoved,
     }
 }
 
@@ -44,5 +47,8 @@ pub(crate) fn kind_of(number: i32) -> Option<EventKind> {
         v1::EventKind::SandboxFailed => Some(EventKind::SandboxFailed),
         v1::EventKind::ProcessStarted => Some(EventKind::ProcessStarted),
         v1::EventKind::ProcessEnded => Some(EventKind::ProcessEnded),
+        v1::EventKind::SnapshotCreated => Some(EventKind::SnapshotCreated),
+        v1::EventKind::SnapshotRestored => Some(EventKind::SnapshotRestored),
+        v1::EventKind::SnapshotRemoved => Some(EventKind::SnapshotRemoved),
     }
 }

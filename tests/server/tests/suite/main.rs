@@ -11,5 +11,6 @@ mod processes;
 mod recovery;
 mod sandboxes;
 mod servers;
+mod snapshots;
 mod tenancy;
 mod transports;
