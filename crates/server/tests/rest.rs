@@ -337,3 +337,35 @@ fn the_document_tells_of_every_route() {
         assert!(text.contains("/v1/sandboxes/{sandbox}/exec") && !text.contains("<script"));
     });
 }
+
+#[test]
+fn backends_are_probed_and_leaks_looked_for() {
+    with_server(async |client| {
+        let all = client.get("/v1/probe").await.ok();
+        let probes = all["probes"].as_array().unwrap();
+        let of = |name: &str| probes.iter().find(|probe| probe["backend"] == name).unwrap();
+        assert_eq!(of("native")["works"], true, "{all}");
+        assert!(of("native")["start_ms"].as_f64().unwrap() > 0.0, "{all}");
+        let one = client.get("/v1/probe?backend=native").await.ok();
+        assert_eq!(one["probes"].as_array().unwrap().len(), 1, "{one}");
+        let none = client.get("/v1/probe?backend=nonesuch").await;
+        assert_eq!(none.status, 400, "{none:?}");
+
+        // What a sandbox owns is no leak, and asking to remove leaks does not touch it.
+        let id = client.create(json!({})).await;
+        for fix in [false, true] {
+            let leaks = client.post("/v1/leaks", &json!({"fix": fix})).await.ok();
+            assert_eq!(leaks["leaks"].as_array().map_or(0, Vec::len), 0, "{leaks}");
+        }
+        let run = json!({"command": {"argv": ["true"]}});
+        let run = client.post(&format!("/v1/sandboxes/{id}/exec"), &run).await.ok();
+        assert_eq!(run["exit_code"].as_i64().unwrap_or_default(), 0, "{run}");
+
+        // What belongs to the whole machine is for its operator only.
+        client.post("/v1/tenants", &json!({"tenant": "acme"})).await.ok();
+        let key = client.post("/v1/keys", &json!({"name": "a", "tenant": "acme"})).await.ok();
+        let tenant = Client { key: key["secret"].as_str().map(str::to_owned), ..client.clone() };
+        let refused = tenant.post("/v1/leaks", &json!({})).await;
+        assert_eq!(refused.status, 403, "{refused:?}");
+    });
+}

@@ -56,7 +56,9 @@ async fn grpc_over_tls() {
     if let Ok(client) = &mut system {
         assert!(client.system.get_server(v1::GetServerRequest {}).await.is_err());
     }
-    // The command line, where the machine trusts the certificate.
+    // The command line, where the machine trusts the certificate, and where it does not.
+    let refused = host.installation.run(["--server", &url, "list", "--json"]);
+    assert_eq!(refused.json()["error"]["code"], "server-unreachable", "{refused}");
     let listed = host
         .installation
         .command(["--server", &url, "list", "--json"])
