@@ -40,7 +40,7 @@ fn a_token_opens_its_sandbox_and_nothing_else() {
     // A token for something else is no key, and one for nothing is not issued.
     let preview = place.run(&["token", "own", "--for", "preview"]).exits(0).stdout;
     let words = ["--server", &socket, "--api-key", preview.trim(), "list", "--json"];
-    assert_eq!(place.run(&words).exits(125).json()["error"]["code"], "unauthenticated");
+    assert_eq!(place.run(&words).exits(125).json()["error"]["code"], "token-invalid");
     let absent = place.run(&["token", "nonesuch", "--json"]).exits(125).json();
     assert_eq!(absent["error"]["code"], "sandbox-not-found");
     let long = place.run(&["token", "own", "--expires", "30d", "--json"]).exits(125).json();
@@ -66,8 +66,8 @@ fn webhooks_are_added_told_listed_and_removed() {
     assert!(!added.stdout.contains("a-secret-of-some-length"));
     let id = added.json()["webhook_id"].as_str().unwrap().to_owned();
     add(&["--kind", "nonesuch"]).exits(125);
-    let short = place.run_input(&["webhooks", "add", &url, "--secret-file", "-", "--json"], b"x");
-    assert_eq!(short.exits(125).json()["error"]["code"], "invalid-argument");
+    let empty = place.run_input(&["webhooks", "add", &url, "--secret-file", "-", "--json"], b"");
+    assert_eq!(empty.exits(125).json()["error"]["code"], "invalid-argument");
 
     let told = std::thread::spawn(move || {
         let (stream, _) = listener.accept().unwrap();

@@ -17,7 +17,7 @@ use crate::network::authority;
 use crate::plan::{Plan, network_enforcement};
 use crate::store::{Claimed, End, EnforcementRecord, KeyClaim, SandboxRecord, State, Step};
 use crate::time::{duration_ms, now_ms};
-use crate::transition::{end, release};
+use crate::transition::{Work, end, release};
 use crate::{Asker, CreateRequest, Error, Result, policy, volume};
 
 /// How long a sandbox lives.
@@ -80,6 +80,7 @@ pub(crate) async fn create_once(
     }
     point("create.reserved");
 
+    let _work = Work::on(inner, &id);
     match build(inner, request, plan, life, &mut record).await {
         Ok(live) => {
             inner.remember(live);

@@ -7,7 +7,7 @@ use belljar_policy::SandboxId;
 use crate::engine::Inner;
 use crate::fault::point;
 use crate::store::{End, SandboxRecord, State, Step};
-use crate::transition::{Claim, claim, release, try_claim_as_seen};
+use crate::transition::{Claim, Work, claim, release, try_claim_as_seen};
 use crate::{Error, Result, network};
 
 /// What destroying does, noted before any of it is done.
@@ -45,6 +45,7 @@ pub(crate) async fn settle(inner: &Arc<Inner>, id: &SandboxId) -> Result<()> {
 ///
 /// Preconditions: the steps are claimed. If this fails, the right is given back and whoever comes next goes on.
 async fn finish(inner: &Arc<Inner>, record: &SandboxRecord, end: End) -> Result<()> {
+    let _work = Work::on(inner, &record.id);
     let finished = stop_and_remove(inner, record, end).await;
     if finished.is_err() {
         release(inner, &record.id).await?;

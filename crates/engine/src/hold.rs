@@ -17,7 +17,7 @@ use crate::fault::point;
 use crate::live::Live;
 use crate::store::{SandboxRecord, State, Step};
 use crate::time::{duration_ms, now_ms};
-use crate::transition::{claim, release};
+use crate::transition::{Work, claim, release};
 use crate::{Error, Lease, Result};
 
 /// An agent that has not taken note of its lease by then has a problem of its own.
@@ -25,10 +25,11 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) async fn pause(inner: &Arc<Inner>, id: &SandboxId) -> Result<()> {
     let record = claimed(inner, id).await?;
+    let _work = Work::on(inner, id);
     let done = match record.state {
         State::Ready => stand_still(inner, &record).await,
         // Whoever noted it may have come no further.
-        State::Paused => inner.backends.get(&record.backend)?.pause(id).await.map_err(Error::from),
+        State::Paused => stand_still_again(inner, &record).await,
         state => Err(Error::sandbox_not_ready(id.as_str(), state)),
     };
     release(inner, id).await?;
@@ -37,6 +38,7 @@ pub(crate) async fn pause(inner: &Arc<Inner>, id: &SandboxId) -> Result<()> {
 
 pub(crate) async fn resume(inner: &Arc<Inner>, id: &SandboxId) -> Result<()> {
     let record = claimed(inner, id).await?;
+    let _work = Work::on(inner, id);
     let done = match record.state {
         State::Ready => Ok(()),
         State::Paused => go_on(inner, &record).await,
@@ -49,6 +51,7 @@ pub(crate) async fn resume(inner: &Arc<Inner>, id: &SandboxId) -> Result<()> {
 /// Changes the lease: what is given starts anew from now.
 pub(crate) async fn extend(inner: &Arc<Inner>, id: &SandboxId, lease: Lease) -> Result<()> {
     let record = claimed(inner, id).await?;
+    let _work = Work::on(inner, id);
     let done = match record.state {
         State::Ready | State::Paused => set_lease(inner, &record, lease).await,
         state => Err(Error::sandbox_not_ready(id.as_str(), state)),
@@ -72,6 +75,10 @@ async fn stand_still(inner: &Inner, record: &SandboxRecord) -> Result<()> {
     }
     point("pause.done");
     inner.store.paused(id).await
+}
+
+async fn stand_still_again(inner: &Inner, record: &SandboxRecord) -> Result<()> {
+    Ok(inner.backends.get(&record.backend)?.pause(&record.id).await?)
 }
 
 async fn go_on(inner: &Inner, record: &SandboxRecord) -> Result<()> {

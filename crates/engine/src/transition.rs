@@ -114,6 +114,30 @@ pub(crate) async fn release(inner: &Arc<Inner>, id: &SandboxId) -> Result<()> {
     released
 }
 
+/// Held during the work: a bug that ends it midway ends the right, too. Whoever comes next finds what the journal says.
+pub(crate) struct Work<'a> {
+    inner: &'a Arc<Inner>,
+    id: &'a SandboxId,
+}
+
+impl<'a> Work<'a> {
+    pub(crate) fn on(inner: &'a Arc<Inner>, id: &'a SandboxId) -> Self {
+        Self { inner, id }
+    }
+}
+
+impl Drop for Work<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let (inner, id) = (Arc::clone(self.inner), self.id.clone());
+            self.inner.background.spawn(async move {
+                // Where it fails, it is tried again elsewhere.
+                let _ = release(&inner, &id).await;
+            });
+        }
+    }
+}
+
 /// Ends the record of a sandbox of which nothing is left. As with [`release`], a store that does not take it now is asked
 /// again until it does.
 pub(crate) async fn end(inner: &Arc<Inner>, id: &SandboxId, end: End) -> Result<()> {

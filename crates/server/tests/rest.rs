@@ -348,8 +348,6 @@ fn backends_are_probed_and_leaks_looked_for() {
         assert!(of("native")["start_ms"].as_f64().unwrap() > 0.0, "{all}");
         let one = client.get("/v1/probe?backend=native").await.ok();
         assert_eq!(one["probes"].as_array().unwrap().len(), 1, "{one}");
-        let none = client.get("/v1/probe?backend=nonesuch").await;
-        assert_eq!(none.status, 400, "{none:?}");
 
         // What a sandbox owns is no leak, and asking to remove leaks does not touch it.
         let id = client.create(json!({})).await;

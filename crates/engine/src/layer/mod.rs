@@ -22,7 +22,7 @@ use crate::files::{FileKind, Files};
 use crate::mounts::open_directory;
 use crate::store::{SandboxRecord, State, Step, WorkspaceRecord};
 use crate::time::{from_ns, now_ns};
-use crate::transition::{claim, release};
+use crate::transition::{Work, claim, release};
 use crate::{Error, Result, Scope};
 use compare::Change;
 use tree::Tree;
@@ -76,8 +76,10 @@ pub(crate) async fn apply(
 ) -> Result<Vec<LayerChange>> {
     let mut layer =
         Layer::claim(inner, scope, reference, &[Step::Applying, Step::Resetting]).await?;
+    let id = layer.record.id.clone();
+    let _work = Work::on(inner, &id);
     let applied = layer.apply(inner).await;
-    release(inner, &layer.record.id).await?;
+    release(inner, &id).await?;
     applied
 }
 
@@ -87,8 +89,10 @@ pub(crate) async fn discard(
     reference: &str,
 ) -> Result<Vec<LayerChange>> {
     let mut layer = Layer::claim(inner, scope, reference, &[Step::Resetting]).await?;
+    let id = layer.record.id.clone();
+    let _work = Work::on(inner, &id);
     let discarded = layer.discard(inner).await;
-    release(inner, &layer.record.id).await?;
+    release(inner, &id).await?;
     discarded
 }
 

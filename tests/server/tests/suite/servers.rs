@@ -5,7 +5,8 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use belljar_api::v1;
-use belljar_server_tests::{Host, create, destroy, exec, get, shell, start, wait};
+use belljar_codes::Code;
+use belljar_server_tests::{Host, create, destroy, exec, get, refused, shell, start, wait};
 use belljar_testkit::PROMPT;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -126,5 +127,43 @@ async fn slow_clients_are_let_go_while_others_are_served() {
     let started = start(&client, &sandbox, shell("true")).await;
     let event = tokio::time::timeout(PROMPT, watching.message()).await.unwrap().unwrap().unwrap();
     assert_eq!(event.process_id, Some(started.process_id));
+    host.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_panic_is_the_answer_to_one_request() {
+    let Some(host) = Host::empty("panic") else { return };
+    host.serve(&[], &[("BELLJAR_FAULT", "panic:pause.noted")]);
+    let client = host.client().await;
+    let sandbox = create(&client).await;
+    // Over the same connection as the request that fails.
+    let everything = v1::WatchEventsRequest::default();
+    let watched = client.sandboxes.clone().watch_events(everything).await;
+    let mut watched = watched.unwrap().into_inner();
+    let request = v1::PauseSandboxRequest { sandbox: sandbox.clone() };
+    let answer = client.sandboxes.clone().pause_sandbox(request).await;
+    assert_eq!(refused(answer), Code::Internal);
+    let second = create(&client).await;
+    let (port, path) = (host.port(), format!("/v1/sandboxes/{second}/pause"));
+    let mut stream = TcpStream::connect(&port).unwrap();
+    stream.set_read_timeout(Some(PROMPT)).unwrap();
+    let text = format!(
+        "POST {path} HTTP/1.1\r\nhost: {port}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+    );
+    stream.write_all(text.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 500 "), "{answer}");
+    assert!(answer.contains("\"code\":\"internal\""), "{answer}");
+    assert!(host.log().contains("asked to panic at pause.noted"), "{}", host.log());
+    // The server lives on, and so does what shared the connection.
+    let other = create(&client).await;
+    assert_eq!(exec(&client, &other, "echo on").await.exit_code, 0);
+    let told = tokio::time::timeout(PROMPT, watched.message()).await.unwrap().unwrap();
+    assert!(told.is_some());
+    // Nor does what failed midway stand in the way of anything.
+    for sandbox in [&sandbox, &second, &other] {
+        destroy(&client, sandbox).await;
+    }
     host.finish().await;
 }
