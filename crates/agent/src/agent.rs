@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use belljar_protocol::MAX_CHUNK;
 use belljar_protocol::v1::{Event, LeaseEnded, event, frame::Body};
+use belljar_sys::message;
 use belljar_sys::signals::SignalDescriptor;
 use belljar_sys::workload::Limit;
 use rustix::net::{SocketFlags, accept_with};
@@ -33,7 +34,9 @@ use crate::tunnel::Tunnel;
 #[derive(Debug)]
 pub(crate) struct Agent {
     pub(crate) poller: Poller,
-    listener: Watched,
+    /// Where hosts come from: a socket that listens, or one on which they are handed over.
+    arrivals: Watched,
+    handed: bool,
     signals: SignalDescriptor,
     pub(crate) connections: Table<u32, Connection>,
     pub(crate) processes: Table<u32, Process>,
@@ -93,13 +96,14 @@ impl Agent {
         signals: SignalDescriptor,
     ) -> io::Result<Self> {
         let poller = Poller::new()?;
-        let mut listener = poller.own(inherited.listener, Token::Listener);
-        listener.set_interest(EventFlags::IN)?;
+        let mut arrivals = poller.own(inherited.arrivals, Token::Listener);
+        arrivals.set_interest(EventFlags::IN)?;
         poller.watch(signals.as_fd(), Token::Signals)?;
         let now = Instant::now();
         Ok(Self {
             poller,
-            listener,
+            arrivals,
+            handed: inherited.handed,
             signals,
             connections: Table::default(),
             processes: Table::default(),
@@ -176,14 +180,32 @@ impl Agent {
     }
 
     fn accept(&mut self) {
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let Ok(socket) = accept_with(&self.listener, flags) else { return };
+        let Some(socket) = self.next_arrival() else { return };
         if self.connections.len() >= MOST_CONNECTIONS {
             return;
         }
         let id = self.new_id();
         let socket = self.poller.own(socket, Token::Connection(id));
         self.connections.insert(id, Connection::new(socket));
+    }
+
+    fn next_arrival(&mut self) -> Option<OwnedFd> {
+        if !self.handed {
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            return accept_with(&self.arrivals, flags).ok();
+        }
+        match message::receive(&self.arrivals, &mut [0; 8]) {
+            Ok((0, _)) => {
+                self.leave(None); // nobody can come any more
+                None
+            }
+            Ok((_, sockets)) => {
+                let socket = sockets.into_iter().next()?;
+                rustix::io::ioctl_fionbio(&socket, true).ok()?;
+                Some(socket)
+            }
+            Err(_) => None,
+        }
     }
 
     fn on_signals(&mut self) {

@@ -4,7 +4,8 @@
 //! the workload cannot forge; leave when the lease ends. One thread, one epoll loop; everything bounded; nothing that
 //! comes from the workload is trusted, and nothing that comes from the socket makes it panic.
 //!
-//! The same file, started as `belljar-tool`, calls tools of the host (see [`tool`]); started under any other name, it
+//! The same file is the keeper outside of walls that no listening socket passes (see [`keep`]). Started as `belljar-tool`,
+//! it calls tools of the host (see [`tool`]); started under any other name, it
 //! stands in for a program that the sandbox may not have (see [`denied`]).
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stderr, clippy::print_stdout)] // Before there is a host to tell, and for who runs `belljar-tool`.
@@ -15,6 +16,7 @@ mod connection;
 mod denied;
 mod failure;
 mod files;
+mod keep;
 mod lease;
 mod memory;
 mod oom_score;
@@ -44,6 +46,13 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         },
+        Arguments::Keep { descriptors, arguments } => match keep::keep(&descriptors, &arguments) {
+            Ok(code) => code,
+            Err(error) => {
+                eprintln!("belljar-agent: {error}");
+                ExitCode::FAILURE
+            }
+        },
         Arguments::Tool(arguments) => tool::run(&arguments),
         Arguments::StandIn { name } => denied::report(&name),
     }
@@ -51,11 +60,17 @@ fn main() -> ExitCode {
 
 /// The phases. Everything before the last is synchronous and happens before anyone can connect.
 fn serve(descriptors: &Descriptors) -> std::io::Result<()> {
-    let inherited = prepare::take_descriptors(descriptors)?;
+    let mut inherited = prepare::take_descriptors(descriptors)?;
+    let ready = inherited.ready.take();
+    prepare::become_user(descriptors.identity)?;
     let oom_score = oom_score::OomScore::open();
     prepare::shield()?;
     let files = prepare::raise_descriptor_limit()?;
     let signals = prepare::own_signals()?;
     prepare::adopt_orphans()?;
-    agent::Agent::new(inherited, oom_score, files, signals)?.run()
+    let agent = agent::Agent::new(inherited, oom_score, files, signals)?;
+    if let Some(ready) = ready {
+        rustix::io::write(ready, b"r")?;
+    }
+    agent.run()
 }

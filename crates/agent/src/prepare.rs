@@ -6,24 +6,46 @@ use std::os::fd::OwnedFd;
 use belljar_sys::inherited;
 use belljar_sys::signals::{self, SignalDescriptor};
 use belljar_sys::workload::Limit;
-use rustix::process::{DumpableBehavior, Signal, getpid};
+use rustix::process::{DumpableBehavior, Gid, Signal, Uid, getpid};
 
-use crate::arguments::Descriptors;
+use crate::arguments::{Arrivals, Descriptors};
 
 /// What the launcher handed over.
 #[derive(Debug)]
 pub(crate) struct Inherited {
-    pub(crate) listener: OwnedFd,
+    /// Where hosts come from, and whether they come connected.
+    pub(crate) arrivals: OwnedFd,
+    pub(crate) handed: bool,
     pub(crate) cgroup: Option<OwnedFd>,
+    pub(crate) ready: Option<OwnedFd>,
 }
 
 /// Takes the descriptors from the command line; nothing inherited reaches a program that is started later.
 pub(crate) fn take_descriptors(descriptors: &Descriptors) -> io::Result<Inherited> {
-    let listener = inherited::take(descriptors.listen)?;
+    let (number, handed) = match descriptors.arrivals {
+        Arrivals::Listen(number) => (number, false),
+        Arrivals::Handed(number) => (number, true),
+    };
+    let arrivals = inherited::take(number)?;
     let cgroup = descriptors.cgroup.map(inherited::take).transpose()?;
+    let ready = descriptors.ready.map(inherited::take).transpose()?;
     inherited::close_on_exec_from(3)?;
-    rustix::io::ioctl_fionbio(&listener, true)?;
-    Ok(Inherited { listener, cgroup })
+    rustix::io::ioctl_fionbio(&arrivals, true)?;
+    Ok(Inherited { arrivals, handed, cgroup, ready })
+}
+
+/// Becomes a user that the wall could not start the agent as, and keeps what it may do.
+pub(crate) fn become_user(identity: Option<u32>) -> io::Result<()> {
+    let Some(identity) = identity else { return Ok(()) };
+    let (uid, gid) = (Uid::from_raw(identity), Gid::from_raw(identity));
+    rustix::thread::set_keep_capabilities(true)?;
+    rustix::thread::set_thread_groups(&[])?;
+    rustix::thread::set_thread_res_gid(gid, gid, gid)?;
+    rustix::thread::set_thread_res_uid(uid, uid, uid)?;
+    let mut sets = rustix::thread::capabilities(None)?;
+    sets.effective = sets.permitted;
+    rustix::thread::set_capabilities(None, sets)?;
+    Ok(())
 }
 
 /// Puts the agent out of the workload's reach even where both have the same user.

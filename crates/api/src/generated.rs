@@ -82,6 +82,18 @@ pub struct Isolation {
     #[prost(uint64, tag = "6")]
     #[serde(default)]
     pub timeout_secs: u64,
+    /// What runs in the backend, where it has several.
+    #[prost(string, optional, tag = "7")]
+    #[serde(default)]
+    pub runtime: ::core::option::Option<::prost::alloc::string::String>,
+    /// How that runtime catches system calls, where it has a choice.
+    #[prost(string, optional, tag = "8")]
+    #[serde(default)]
+    pub platform: ::core::option::Option<::prost::alloc::string::String>,
+    /// Why it is this backend.
+    #[prost(string, tag = "9")]
+    #[serde(default)]
+    pub reason: ::prost::alloc::string::String,
 }
 /// A rule and what holds it.
 #[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
@@ -3800,6 +3812,10 @@ pub struct CreateSandboxRequest {
     #[prost(message, optional, tag = "29")]
     #[serde(default)]
     pub policy: ::core::option::Option<PolicySpec>,
+    /// What runs in the backend, where it has several: for `oci` `runsc`, `runc` or `crun`. Absent: the best that works.
+    #[prost(string, optional, tag = "30")]
+    #[serde(default)]
+    pub runtime: ::core::option::Option<::prost::alloc::string::String>,
 }
 #[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -3966,6 +3982,13 @@ pub struct Explanation {
     #[prost(message, repeated, tag = "12")]
     #[serde(default)]
     pub rules: ::prost::alloc::vec::Vec<Enforcement>,
+    /// What runs in the backend, where it has several.
+    #[prost(string, optional, tag = "13")]
+    #[serde(default)]
+    pub runtime: ::core::option::Option<::prost::alloc::string::String>,
+    #[prost(string, optional, tag = "14")]
+    #[serde(default)]
+    pub platform: ::core::option::Option<::prost::alloc::string::String>,
 }
 /// Something that happened. Numbers grow and never repeat.
 #[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
@@ -10038,6 +10061,10 @@ pub struct ProbeBackendsRequest {
     #[prost(string, optional, tag = "1")]
     #[serde(default)]
     pub backend: ::core::option::Option<::prost::alloc::string::String>,
+    /// Try anew what is known already.
+    #[prost(bool, tag = "2")]
+    #[serde(default)]
+    pub refresh: bool,
 }
 #[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -10065,6 +10092,18 @@ pub struct Probe {
     #[prost(string, optional, tag = "7")]
     #[serde(default)]
     pub remedy: ::core::option::Option<::prost::alloc::string::String>,
+    /// What runs in the backend, where it has several.
+    #[prost(string, optional, tag = "8")]
+    #[serde(default)]
+    pub runtime: ::core::option::Option<::prost::alloc::string::String>,
+    /// How that runtime catches system calls, where it has a choice.
+    #[prost(string, optional, tag = "9")]
+    #[serde(default)]
+    pub platform: ::core::option::Option<::prost::alloc::string::String>,
+    /// Fast enough to be chosen by `auto`.
+    #[prost(bool, tag = "10")]
+    #[serde(default)]
+    pub fast: bool,
 }
 #[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]

@@ -3,9 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 /// How strong a wall is. The order is the order of strength; `Wasm` stands beside.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum IsolationClass {
+    #[default]
     None,
     Namespace,
     Kernel,
@@ -54,10 +55,27 @@ pub struct Enforcement {
     pub full: bool,
 }
 
+/// What a backend could be on this host, found without running anything.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Offer {
+    /// No sandbox of it is stronger than this.
+    pub strongest: IsolationClass,
+    /// The runtimes that it knows by name, installed or not; empty where there is nothing to choose.
+    pub runtimes: Vec<String>,
+    /// Changes when what a probe found may no longer hold.
+    pub fingerprint: String,
+}
+
 /// The result of trying a backend on this host.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Probe {
     pub backend: String,
+    /// What runs in it, where the backend has several.
+    pub runtime: Option<String>,
+    /// How that runtime catches system calls, where it has a choice.
+    pub platform: Option<String>,
+    /// Fast enough to be chosen unasked.
+    pub fast: bool,
     pub works: bool,
     pub class: IsolationClass,
     /// Why it does not work, or what it runs on.

@@ -11,11 +11,11 @@ pub mod conformance;
 mod error;
 mod spec;
 
-pub use capabilities::{Enforcement, IsolationClass, Probe, Subject};
+pub use capabilities::{Enforcement, IsolationClass, Offer, Probe, Subject};
 pub use error::{Error, Result};
 pub use spec::{
     AgentSetup, Counters, Doors, LandlockAccess, MountSource, Orphan, ResolvedMount, ResourceLimit,
-    RootSource, Running, SandboxSpec, Stream, TreeKill, UserIds,
+    RootSource, Running, RuntimeChoice, SandboxSpec, Stream, TreeKill, UserIds,
 };
 
 use belljar_policy::SandboxId;
@@ -31,8 +31,14 @@ pub trait Backend: Send + Sync {
     /// How strong its wall is where that does not depend on the host; `None` where only a probe can tell.
     fn class(&self) -> Option<IsolationClass>;
 
-    /// What this backend can do on this host, found by running a tiny sandbox, and why not where it cannot.
-    async fn probe(&self) -> Probe;
+    /// What it could be here, found without running anything; unless it knows better, anything.
+    fn offer(&self) -> Offer {
+        Offer { strongest: self.class().unwrap_or(IsolationClass::Vm), ..Offer::default() }
+    }
+
+    /// What this backend can do on this host, found by running a tiny sandbox, and why not where it cannot. With the
+    /// runtime of that name, or with the best that works.
+    async fn probe(&self, runtime: Option<&str>) -> Probe;
 
     /// Every rule of `spec` with the mechanism that will enforce it. An error names the first rule that cannot be
     /// enforced as asked; nothing has been made by then.

@@ -33,6 +33,15 @@ pub struct SandboxSpec {
     pub programs: Option<Programs>,
     /// Code inside may call tools of the host.
     pub tools: bool,
+    /// What runs in the backend, where it has several; `None`: the best that works.
+    pub runtime: Option<RuntimeChoice>,
+}
+
+/// A runtime, as a probe found it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuntimeChoice {
+    pub name: String,
+    pub platform: Option<String>,
 }
 
 /// What is below the sandbox's own files.

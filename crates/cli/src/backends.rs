@@ -5,7 +5,11 @@ use std::sync::Arc;
 
 use belljar_backend::Backend;
 use belljar_codes::Code;
+use belljar_machinery::{Machine, Options};
+use belljar_native::Native;
+use belljar_oci::Oci;
 
+use crate::env_vars::RUNTIME_PATH;
 use crate::failure::Failure;
 
 /// The path of this program, which is also the launcher and the server.
@@ -17,13 +21,30 @@ pub(crate) fn this_program() -> Result<PathBuf, Failure> {
     })
 }
 
-/// All backends, in the order in which `auto` prefers them. `auto` never picks `local`.
+/// All backends; among equals `auto` prefers the earlier. It never picks `local`.
 pub(crate) fn all(state_dir: &Path) -> Result<Vec<Arc<dyn Backend>>, Failure> {
-    let native = belljar_native::Native::new(belljar_native::Options {
+    // One launcher for all backends that are made of what this host has.
+    let machine = Arc::new(Machine::new(Options {
         state_dir: state_dir.to_path_buf(),
         // This very program, also after its file was replaced: both ends speak the same version.
         launcher: PathBuf::from("/proc/self/exe"),
-    });
+    }));
+    let native = Native::on(Arc::clone(&machine));
+    let options = belljar_oci::Options { directories: runtime_directories(), only: None };
+    let oci = Oci::new(machine, options);
     let local = belljar_local::Local::new(state_dir.to_path_buf());
-    Ok(vec![Arc::new(native), Arc::new(local)])
+    Ok(vec![Arc::new(native), Arc::new(oci), Arc::new(local)])
+}
+
+/// Where runtimes are looked for: what the operator names, then where programs are, administrators' too.
+pub(crate) fn runtime_directories() -> Vec<PathBuf> {
+    let listed = |name: &str| -> Vec<PathBuf> {
+        let paths = std::env::var_os(name).unwrap_or_default();
+        std::env::split_paths(&paths).filter(|path| path.is_absolute()).collect()
+    };
+    let mut directories = listed(RUNTIME_PATH);
+    directories.extend(listed("PATH"));
+    directories
+        .extend(["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin"].map(PathBuf::from));
+    directories
 }

@@ -9,6 +9,9 @@ pub(crate) const STATE_DIR: &str = "BELLJAR_STATE_DIR";
 /// The backend to use: `auto`, or the name of one. Same as `--backend`.
 pub(crate) const BACKEND: &str = "BELLJAR_BACKEND";
 
+/// Directories in which a server looks for the runtimes of `oci` before those of `PATH`, separated by colons.
+pub(crate) const RUNTIME_PATH: &str = "BELLJAR_RUNTIME_PATH";
+
 /// The server to talk to: a URL, `unix:PATH`, or `embedded`. Same as `--server`.
 pub(crate) const SERVER: &str = "BELLJAR_SERVER";
 

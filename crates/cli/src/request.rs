@@ -60,6 +60,7 @@ impl SandboxArgs {
         [
             ("--template", self.template.is_some()),
             ("--backend", self.backend.is_some()),
+            ("--runtime", self.runtime.is_some()),
             ("--isolation", self.isolation.is_some()),
             ("--i-understand-no-isolation", self.i_understand_no_isolation),
             ("--idle-timeout", self.idle_timeout.is_some()),
@@ -123,6 +124,7 @@ pub(crate) fn create_request(
         name: name.map(str::to_owned),
         template: Some(template(settings)?),
         backend: settings.get(Key::Backend).parse_text(|text| Ok(text.to_owned()))?,
+        runtime: args.runtime.clone(),
         isolation: args.isolation.clone(),
         allow_no_isolation: args.i_understand_no_isolation,
         network: Some(network(settings, args)?),

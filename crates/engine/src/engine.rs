@@ -102,9 +102,9 @@ impl Engine {
             audit,
             presence: Presence::new(directory.sessions()),
             policies: PolicyCache::default(),
+            backends: Backends::new(options.backends, directory.root().join("probes.json")),
             directory,
             store,
-            backends: Backends::new(options.backends),
             background: Background::default(),
             attended: Arc::default(),
             retention: options.retention,
@@ -508,9 +508,10 @@ impl Engine {
         Ok(template::list())
     }
 
-    /// Tries every backend by running a tiny sandbox on it.
-    pub async fn probe(&self) -> Vec<Probe> {
-        self.inner.backends.probe().await
+    /// Tries backends, or the one that is named, by running a tiny sandbox on each; what is known already is tried anew
+    /// only if asked to.
+    pub async fn probe(&self, only: Option<&str>, refresh: bool) -> Vec<Probe> {
+        self.inner.backends.probe(only, refresh).await
     }
 
     /// The audit log of the state directory.

@@ -1,6 +1,6 @@
 //! What a request would give, without giving it.
 
-use belljar_backend::{Enforcement, IsolationClass};
+use belljar_backend::{Enforcement, IsolationClass, RuntimeChoice};
 
 use crate::engine::Inner;
 use crate::plan::{Plan, network_enforcement};
@@ -12,6 +12,8 @@ use belljar_policy::TenantId;
 pub struct Explanation {
     pub requested_backend: String,
     pub chosen_backend: String,
+    /// What runs in it, where it has several.
+    pub runtime: Option<RuntimeChoice>,
     pub reason: String,
     pub class: IsolationClass,
     pub network_mode: String,
@@ -43,6 +45,7 @@ pub(crate) async fn explain(
             BackendChoice::Named(name) => name.clone(),
         },
         chosen_backend: plan.backend.name().to_owned(),
+        runtime: plan.spec.runtime,
         reason: plan.backend_reason,
         class: plan.class,
         network_mode: plan.spec.network.as_str().to_owned(),

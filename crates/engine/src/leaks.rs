@@ -46,7 +46,12 @@ async fn look(inner: &Arc<Inner>) -> Result<Vec<Orphan>> {
     // second reading.
     let known = known(inner).await?;
     for backend in inner.backends.iter() {
-        found.extend(backend.orphans(&known).await?);
+        for orphan in backend.orphans(&known).await? {
+            // Backends that are made of the same machinery find the same.
+            if !found.contains(&orphan) {
+                found.push(orphan);
+            }
+        }
     }
     let now_known: HashSet<SandboxId> = self::known(inner).await?.into_iter().collect();
     found.retain(|orphan| orphan.sandbox.as_ref().is_none_or(|id| !now_known.contains(id)));

@@ -97,6 +97,7 @@ impl Plan {
                 hostname,
                 programs: request.programs.clone(),
                 tools: policy::resolved(request).is_some_and(|policy| policy.has_tools()),
+                runtime: chosen.runtime,
             },
             environment,
             stripped_environment,
@@ -121,6 +122,8 @@ impl Plan {
             template: self.template.clone(),
             family: self.family.map(|family| family.as_str().to_owned()),
             class: self.class.as_str().to_owned(),
+            runtime: self.spec.runtime.clone(),
+            backend_reason: self.backend_reason.clone(),
             network_mode: self.spec.network.as_str().to_owned(),
             network_enforcement: network_enforcement(rules),
             network: NetworkRecord::of(request),
@@ -172,6 +175,7 @@ impl Plan {
             BackendChoice::Named(name) => name,
         }
         .as_bytes());
+        add(request.runtime.as_deref().unwrap_or("").as_bytes());
         add(request.isolation_floor.map_or("", IsolationClass::as_str).as_bytes());
         add(request.network.mode.as_str().as_bytes());
         for host in &request.network.allow {

@@ -60,7 +60,7 @@ impl EngineOptions {
 /// Which wall.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum BackendChoice {
-    /// The first that works and isolates.
+    /// The strongest that works fast and isolates.
     #[default]
     Auto,
     Named(String),
@@ -82,6 +82,8 @@ pub struct CreateRequest {
     /// What the caller found in the command's words, with the reason. Without it, manifests in the workspace speak.
     pub family_hint: Option<(Family, String)>,
     pub backend: BackendChoice,
+    /// What runs in the backend, where it has several.
+    pub runtime: Option<String>,
     pub isolation_floor: Option<IsolationClass>,
     /// The caller said that no isolation is fine; needed for `local`.
     pub waive_isolation: bool,

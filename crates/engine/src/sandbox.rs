@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use belljar_backend::{Enforcement, IsolationClass};
+use belljar_backend::{Enforcement, IsolationClass, RuntimeChoice};
 use belljar_policy::{Family, Limits, SandboxId, TenantId, UserSpec, WorkspaceMode};
 
 use crate::PolicyRef;
@@ -105,6 +105,10 @@ pub struct Isolation {
     pub network_enforcement: String,
     pub writable_paths: Vec<String>,
     pub timeout_secs: u64,
+    /// What runs in the backend, where it has several.
+    pub runtime: Option<RuntimeChoice>,
+    /// Why it is this backend.
+    pub reason: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -222,6 +226,8 @@ fn isolation_of(backend: &str, details: &Details) -> Isolation {
         network_enforcement: details.network_enforcement.clone(),
         writable_paths: details.writable_paths.clone(),
         timeout_secs: details.timeout_secs,
+        runtime: details.runtime.clone(),
+        reason: details.backend_reason.clone(),
     }
 }
 

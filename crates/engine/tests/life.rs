@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
+use belljar_backend::IsolationClass;
 use belljar_codes::Code;
 use belljar_engine::{
     BackendChoice, CreateRequest, Engine, EngineOptions, Program, Reason, SandboxQuery,
@@ -55,9 +56,10 @@ async fn a_sandbox_lives_and_leaves_nothing() {
 
     let report = setup.engine.leaks(false).await.unwrap();
     assert_eq!(report.found, []);
-    // The log stays for a while, and this engine is present.
-    let stays =
-        |path: &String| ["processes/", "sessions/"].iter().any(|kept| path.starts_with(kept));
+    // The log stays for a while, what probes found as long as the host is the same, and this engine is present.
+    let stays = |path: &String| {
+        ["processes/", "sessions/", "probes.json"].iter().any(|kept| path.starts_with(kept))
+    };
     let after: Vec<_> = tree(&setup.state()).into_iter().filter(|path| !stays(path)).collect();
     assert_eq!(after, before);
 }
@@ -134,7 +136,7 @@ async fn backends_are_chosen_carefully() {
     assert_eq!(choose(&engine, CreateRequest::default()).await, Err(Code::NoBackend));
     assert_eq!(choose(&engine, local_by_name(false)).await, Err(Code::IsolationNotWaived));
     assert_eq!(choose(&engine, local_by_name(true)).await, Ok("local".to_owned()));
-    let floor = Some(belljar_backend::IsolationClass::Namespace);
+    let floor = Some(IsolationClass::Namespace);
     let floored = CreateRequest { isolation_floor: floor, ..local_by_name(true) };
     assert_eq!(choose(&engine, floored).await, Err(Code::NotEnforceable));
 
@@ -144,11 +146,52 @@ async fn backends_are_chosen_carefully() {
     assert_eq!(choose(&engine, CreateRequest::default()).await, Ok("second".to_owned()));
     assert_eq!(first.probes.load(Ordering::Relaxed), 1, "tried once");
     assert_eq!(local.probes.load(Ordering::Relaxed), 0, "never tried");
-    let high = CreateRequest {
-        isolation_floor: Some(belljar_backend::IsolationClass::Vm),
-        ..CreateRequest::default()
-    };
+    let high =
+        CreateRequest { isolation_floor: Some(IsolationClass::Vm), ..CreateRequest::default() };
     assert_eq!(choose(&engine, high).await, Err(Code::NoBackend));
+}
+
+#[tokio::test]
+async fn auto_takes_the_strongest_that_works_fast() {
+    let directory = tempfile::tempdir().unwrap();
+    let make = |name| FakeBackend::named(name, &directory.path().join(name));
+    let (plain, walled) = (make("plain"), make("walled"));
+    *walled.class.lock().unwrap() = IsolationClass::Kernel;
+    *walled.runtime.lock().unwrap() = Some("thick");
+    let open = async |state: &str| {
+        let backends: Vec<Arc<dyn belljar_backend::Backend>> =
+            vec![plain.clone() as _, walled.clone() as _];
+        Engine::open(EngineOptions::new(directory.path().join(state), backends)).await.unwrap()
+    };
+    let engine = open("a").await;
+    let chosen = engine.explain(&CreateRequest::default()).await.unwrap();
+    assert_eq!((chosen.chosen_backend.as_str(), chosen.class), ("walled", IsolationClass::Kernel));
+    assert!(chosen.reason.contains("`thick` is the strongest"), "{}", chosen.reason);
+    let sandbox = engine.create(CreateRequest::default()).await.unwrap();
+    assert_eq!(sandbox.isolation.reason, chosen.reason, "it is on record");
+    assert_eq!(sandbox.isolation.runtime.unwrap().name, "thick");
+    let wrong = CreateRequest { runtime: Some("thin".into()), ..CreateRequest::default() };
+    assert_eq!(engine.explain(&wrong).await.unwrap_err().code(), Code::NoBackend);
+
+    // Another engine on the same state knows what was found, until it is told to look again.
+    let tried = walled.probes.load(Ordering::Relaxed);
+    let other = open("a").await;
+    other.explain(&CreateRequest::default()).await.unwrap();
+    assert_eq!(walled.probes.load(Ordering::Relaxed), tried);
+    other.probe(Some("walled"), true).await;
+    assert_eq!(walled.probes.load(Ordering::Relaxed), tried + 1);
+
+    walled.fast.store(false, Ordering::Relaxed);
+    let engine = open("b").await;
+    let chosen = engine.explain(&CreateRequest::default()).await.unwrap();
+    assert_eq!(chosen.chosen_backend, "plain");
+    assert!(chosen.reason.contains("`walled` works, but slowly"), "{}", chosen.reason);
+    for asked in [
+        CreateRequest { isolation_floor: Some(IsolationClass::Kernel), ..CreateRequest::default() },
+        CreateRequest { runtime: Some("thick".into()), ..CreateRequest::default() },
+    ] {
+        assert_eq!(engine.explain(&asked).await.unwrap().chosen_backend, "walled");
+    }
 }
 
 #[tokio::test]

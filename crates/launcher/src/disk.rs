@@ -203,9 +203,9 @@ fn read_blocks(file: &File) -> io::Result<Blocks> {
     Ok(blocks)
 }
 
-/// Free bytes and inodes of the disk that a process sees at a path inside its own root.
-pub(crate) fn free_space(pid: i32) -> Option<(u64, u64)> {
-    // The agent's root, not a path of the workload's choosing: `/tmp` is a mount that was put there at the start.
+/// Free bytes and inodes of the disk that a process sees at a path beneath its own root: a mount that was put there at the
+/// start, not a place of the workload's choosing.
+pub(crate) fn free_space(pid: i32, path: &str) -> Option<(u64, u64)> {
     let root = rustix::fs::open(
         format!("/proc/{pid}/root"),
         OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
@@ -214,7 +214,7 @@ pub(crate) fn free_space(pid: i32) -> Option<(u64, u64)> {
     .ok()?;
     let directory = rustix::fs::openat2(
         &root,
-        "tmp",
+        path,
         OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
         Mode::empty(),
         rustix::fs::ResolveFlags::BENEATH

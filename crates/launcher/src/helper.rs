@@ -234,7 +234,7 @@ impl Launcher {
             }
             let range = ids::take(self.place.ids.as_fd(), name).stage("id-range")?;
             let mapping = Mapping { inside: 0, outside: ids::outside(range, 0), count: RANGE };
-            let users = user_namespace::create(mapping, mapping).stage("user-namespace")?;
+            let users = user_namespace::create(&[mapping], &[mapping]).stage("user-namespace")?;
             if let Some(shape) = self.helpers.shape {
                 let disk = self.disks.make(&self.place.path, shape, &users)?;
                 cell.disk = Some((shape, disk));

@@ -15,6 +15,7 @@ use crate::failure::{Result, Stage};
 use crate::ids::{self, AGENT};
 use crate::place::{self, Identity, check_id};
 use crate::plan::{CLONE_NEWNS, CLONE_NEWUSER};
+use crate::runtime;
 use crate::serve::Launcher;
 use crate::wire::Failure;
 
@@ -25,8 +26,17 @@ impl Launcher {
         check_id(id)?;
         let gone = || Failure::new("find-sandbox", Errno::SRCH.raw_os_error());
         let sandbox = self.place.open_sandbox(id).stage("find-sandbox")?;
-        let process = place::read_process(&sandbox).ok_or_else(gone)?;
-        let _held = process.open().ok_or_else(gone)?;
+        if runtime::has_own_kernel(&sandbox) {
+            // Its mounts are in a kernel that takes no orders from here.
+            return Err(Failure::new("runtime-layer", Errno::NOTSUP.raw_os_error()));
+        }
+        let mut process = place::read_process(&sandbox).ok_or_else(gone)?;
+        let mut held = process.open().ok_or_else(gone)?;
+        let enclosed = runtime::encloses(&sandbox);
+        if enclosed {
+            process = runtime::agent_of(process.pid).ok_or_else(gone)?;
+            held = process.open().ok_or_else(gone)?;
+        }
         let namespace = |name: &str| -> Result<OwnedFd> {
             let path = format!("/proc/{}/ns/{name}", process.pid);
             rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
@@ -48,7 +58,9 @@ impl Launcher {
         let make =
             |path: &std::ffi::CStr, mode: u32| Step::MakeDirectory { path: path.to_owned(), mode };
         steps.push(Step::Enter { path: c"/run/belljar/private".to_owned() });
-        steps.push(Step::Detach { path: c"/workspace".to_owned() });
+        if !enclosed {
+            steps.push(Step::Detach { path: c"/workspace".to_owned() });
+        } // otherwise it came from a namespace of greater power and stays, below the new one
         steps.extend(act_as(AGENT, AGENT));
         steps.push(Step::Rename { from: c"layers/workspace-0".to_owned(), to: retired() });
         steps.push(make(c"layers/workspace-0", 0o700));
@@ -73,6 +85,7 @@ impl Launcher {
         steps.push(Step::AttachAt { slot: MOUNT, path: c"/workspace".to_owned() });
         let mut child = Plan { steps }.spawn(&CloneOptions::default()).stage("clone")?;
         let report = child.report().stage("report");
+        drop(held);
         belljar_sys::process::wait(std::os::fd::AsFd::as_fd(&child.pidfd));
         match report? {
             None => Ok(()),

@@ -11,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bundle;
 mod disk;
 mod doors;
 mod failure;
@@ -21,6 +22,7 @@ mod ids;
 mod layer;
 mod place;
 mod plan;
+mod runtime;
 mod serve;
 mod start;
 mod stop;

@@ -4,6 +4,8 @@
 //! sandboxes/<id>/agent.sock   the agent's listening socket
 //! sandboxes/<id>/process      "pid start-time uid gid range", written before the agent may run: the first process, the
 //!                             workload's user inside, and the range of ids where there is one
+//! sandboxes/<id>/bundle/      the description for a runtime, where one encloses the sandbox
+//! sandboxes/<id>/own-kernel   that runtime has a kernel of its own
 //! ids/<range> -> <cell>       ranges that are taken, and what for
 //! disks/                      empty disk images to copy; those in use have no name
 //! staging/                    a mount point, empty outside of starting sandboxes

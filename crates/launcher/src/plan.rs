@@ -18,6 +18,7 @@ use rustix::io::Errno;
 use crate::disk::DIRECTORIES;
 use crate::failure::{Result, Stage};
 use crate::ids::{self, AGENT};
+use crate::runtime::Enclosed;
 use crate::wire::{Failure, MountKind, Start, Tree};
 
 /// The directory that becomes the root.
@@ -25,14 +26,14 @@ const ROOT: Slot = Slot(0);
 /// The sandbox's `/proc`.
 const PROC: Slot = Slot(1);
 /// The mount that is being made.
-const MOUNT: Slot = Slot(2);
+pub(crate) const MOUNT: Slot = Slot(2);
 
-const PLAIN: u64 = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
-const READ_ONLY: u64 = PLAIN | MOUNT_ATTR_RDONLY;
+pub(crate) const PLAIN: u64 = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
+pub(crate) const READ_ONLY: u64 = PLAIN | MOUNT_ATTR_RDONLY;
 
 /// Where the agent finds its descriptors.
-const LISTEN: RawFd = 3;
-const CGROUP: RawFd = 4;
+pub(crate) const LISTEN: RawFd = 3;
+pub(crate) const CGROUP: RawFd = 4;
 
 /// Device files that programs expect; each is the host's own, which no sandbox can do harm with.
 const DEVICES: &[&CStr] = &[c"null", c"zero", c"full", c"random", c"urandom", c"tty"];
@@ -61,7 +62,7 @@ const READ_ONLY_PATHS: &[&CStr] = &[c"bus", c"fs", c"irq", c"sys"];
 
 /// Capabilities (by number) that the agent keeps inside the sandbox's user namespace: to start processes as other
 /// users, to signal them, and to pass on to a workload that was asked to be root. None has power over the host.
-const AGENT_CAPABILITIES: u64 = 1 << 0 // CHOWN
+pub(crate) const AGENT_CAPABILITIES: u64 = 1 << 0 // CHOWN
     | 1 << 1 // DAC_OVERRIDE
     | 1 << 3 // FOWNER
     | 1 << 4 // FSETID
@@ -88,6 +89,7 @@ pub(crate) struct Prepared<'a> {
     pub(crate) null: &'a OwnedFd,
     pub(crate) root_mapped: bool,
     pub(crate) masks: &'a Masks,
+    pub(crate) runtime: Option<&'a Enclosed>,
 }
 
 /// A plan and what must stay open until it has been spawned.
@@ -101,23 +103,38 @@ pub(crate) fn build(start: &Start, prepared: &Prepared<'_>) -> Result<Built> {
     builder.stage()?;
     builder.disk(start)?;
     builder.root(start)?;
-    builder.devices(start)?;
-    builder.proc()?;
-    builder.writable_directories(start)?;
-    builder.mounts(start)?;
-    builder.enter(start)?;
-    builder.become_agent(start)?;
+    match prepared.runtime {
+        None => {
+            builder.devices(start)?;
+            builder.service(start)?;
+            builder.proc()?;
+            builder.writable_directories(start)?;
+            builder.mounts(start)?;
+            builder.enter(start)?;
+            builder.become_agent(start)?;
+        }
+        Some(runtime) => {
+            // A kernel of its own has devices of its own.
+            if !runtime.kind.has_own_kernel() {
+                builder.devices(start)?;
+                builder.service(start)?;
+            }
+            builder.writable_directories(start)?;
+            builder.mounts(start)?;
+            builder.become_runtime(start, runtime)?;
+        }
+    }
     Ok(Built { plan: Plan { steps: builder.steps }, _trees: builder.trees })
 }
 
-struct Builder<'a> {
-    steps: Vec<Step>,
+pub(crate) struct Builder<'a> {
+    pub(crate) steps: Vec<Step>,
     trees: Vec<OwnedFd>,
-    prepared: &'a Prepared<'a>,
+    pub(crate) prepared: &'a Prepared<'a>,
 }
 
 impl Builder<'_> {
-    fn push(&mut self, step: Step) {
+    pub(crate) fn push(&mut self, step: Step) {
         self.steps.push(step);
     }
 
@@ -241,7 +258,11 @@ impl Builder<'_> {
         self.attach(b"dev/pts")?;
         let size = start.shared_memory_bytes.to_string();
         self.filesystem(c"tmpfs", &[("size", &size), ("mode", "1777")], PLAIN | MOUNT_ATTR_NOEXEC)?;
-        self.attach(b"dev/shm")?;
+        self.attach(b"dev/shm")
+    }
+
+    /// The place at which the agent serves sockets to the inside.
+    fn service(&mut self, start: &Start) -> Result<()> {
         if start.service {
             let options = [("size", "64k"), ("nr_inodes", "16"), ("mode", "0755")];
             self.filesystem(c"tmpfs", &options, PLAIN | MOUNT_ATTR_NOEXEC)?;
@@ -398,7 +419,7 @@ impl Builder<'_> {
     // --- pieces ---
 
     /// Makes files as this user of the sandbox from here on. Without a range there is only one user to be.
-    fn act_as(&mut self, uid: u32, gid: u32) {
+    pub(crate) fn act_as(&mut self, uid: u32, gid: u32) {
         if let Some((range, _)) = self.prepared.range {
             self.push(Step::FilesystemIds {
                 uid: ids::outside(range, uid),
@@ -452,7 +473,7 @@ impl Builder<'_> {
         self.push(Step::AttachIn { slot: MOUNT, directory: PROC, name: name.to_owned() });
     }
 
-    fn make_directory(&mut self, path: &str, mode: u32) -> Result<()> {
+    pub(crate) fn make_directory(&mut self, path: &str, mode: u32) -> Result<()> {
         let path = text(path.as_bytes())?;
         self.push(Step::MakeDirectory { path, mode });
         Ok(())
@@ -471,7 +492,12 @@ impl Builder<'_> {
     }
 
     /// Options with an empty value are flags.
-    fn filesystem(&mut self, kind: &CStr, options: &[(&str, &str)], attributes: u64) -> Result<()> {
+    pub(crate) fn filesystem(
+        &mut self,
+        kind: &CStr,
+        options: &[(&str, &str)],
+        attributes: u64,
+    ) -> Result<()> {
         let options = options
             .iter()
             .map(|(key, value)| {
@@ -496,6 +522,16 @@ pub(crate) struct Masks {
 }
 
 impl Masks {
+    /// Paths that are to be hidden, and those that are to be read-only.
+    pub(crate) fn paths(&self) -> (Vec<String>, Vec<String>) {
+        let paths = |names: &[&CStr]| -> Vec<String> {
+            names.iter().filter_map(|name| Some(format!("/proc/{}", name.to_str().ok()?))).collect()
+        };
+        let mut hidden = paths(&self.files);
+        hidden.extend(paths(&self.directories));
+        (hidden, paths(&self.read_only))
+    }
+
     /// Looks at the host's `/proc`, which has the same entries as any other on the same kernel. A mount that finds no
     /// place to go costs more than all others together.
     pub(crate) fn of_this_kernel() -> Self {
@@ -528,11 +564,11 @@ pub(crate) const CLONE_NEWNET: u64 = 0x4000_0000;
 pub(crate) const NAMESPACES: u64 =
     0x0002_0000 | 0x0400_0000 | 0x0800_0000 | 0x2000_0000 | CLONE_NEWNET;
 
-fn text(bytes: &[u8]) -> Result<CString> {
+pub(crate) fn text(bytes: &[u8]) -> Result<CString> {
     CString::new(bytes).map_err(|_| invalid("nul-in-text"))
 }
 
-fn invalid(stage: &str) -> Failure {
+pub(crate) fn invalid(stage: &str) -> Failure {
     Failure::new(stage, Errno::INVAL.raw_os_error())
 }
 

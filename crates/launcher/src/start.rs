@@ -19,8 +19,12 @@ use crate::helper::{Cell, doors_here};
 use crate::ids::{self, AGENT};
 use crate::place::Identity;
 use crate::plan::{self, CLONE_NEWNET, CLONE_NEWUSER, NAMESPACES, Prepared};
+use crate::runtime;
 use crate::serve::Launcher;
 use crate::wire::{Failure, Start};
+
+/// Whom nothing on the host belongs to.
+const NOBODY: u32 = 65534;
 
 /// How many connections to an agent may wait to be accepted.
 const BACKLOG: i32 = 64;
@@ -93,10 +97,20 @@ impl Launcher {
         };
         point("helper.doors");
 
+        let enclosed = match &start.runtime {
+            Some(runtime) => {
+                let range = range.as_ref().map(|(range, _)| *range);
+                Some(self.enclose(start, runtime, descriptors, &directory, range)?)
+            }
+            None => None,
+        };
         let built = plan::build(
             start,
             &Prepared {
-                staging: &self.place.path.join("staging"),
+                staging: &match enclosed {
+                    Some(_) => runtime::STAGE.into(),
+                    None => self.place.path.join("staging"),
+                },
                 descriptors,
                 range: range.as_ref().map(|(range, namespace)| (*range, namespace)),
                 mount_maps: &mount_maps,
@@ -107,6 +121,7 @@ impl Launcher {
                 null: &self.null,
                 root_mapped,
                 masks: &self.masks,
+                runtime: enclosed.as_ref(),
             },
         )?;
         let options = CloneOptions {
@@ -125,10 +140,13 @@ impl Launcher {
         point("helper.released");
         // The sandbox's process has its place; this one must not keep the cgroups busy.
         self.cgroups.enter_parent_version_1(&self.place.group).stage("cgroup-enter")?;
-        match child.report().stage("report")? {
-            None => Ok(doors),
-            Some(failed) => Err(Failure::of_step(child.plan(), failed)),
+        if let Some(failed) = child.report().stage("report")? {
+            return Err(Failure::of_step(child.plan(), failed));
         }
+        if let Some(enclosed) = enclosed {
+            enclosed.wait_until_ready()?;
+        }
+        Ok(doors)
     }
 
     /// What only the parent can do for the child, then lets it go on. The child is on record before it does anything
@@ -145,7 +163,7 @@ impl Launcher {
                 outside: rustix::process::getgid().as_raw(),
                 count: 1,
             };
-            user_namespace::write_maps(child.pid, users, groups, Setgroups::Denied)
+            user_namespace::write_maps(child.pid, &[users], &[groups], Setgroups::Denied)
                 .stage("user-namespace-map")?;
             rustix::io::write(&child.go, b"m").stage("release")?;
         }
@@ -175,9 +193,18 @@ impl Launcher {
                 outside: ids::outside(range, inside),
                 count: 1,
             };
-            let namespace =
-                user_namespace::create(one(owner.st_uid, start.uid), one(owner.st_gid, start.gid))
-                    .stage("user-namespace")?;
+            let map = |host: u32, inside: u32| {
+                let mut map = vec![one(host, inside)];
+                // Another kernel makes a file as its root and gives it to the workload then.
+                if inside != 0 && start.runtime.as_ref().is_some_and(|it| it.kind.has_own_kernel())
+                {
+                    map.push(one(if host == NOBODY { NOBODY - 1 } else { NOBODY }, 0));
+                }
+                map
+            };
+            let users = map(owner.st_uid, start.uid);
+            let groups = map(owner.st_gid, start.gid);
+            let namespace = user_namespace::create(&users, &groups).stage("user-namespace")?;
             if !mount::supports_id_mapping(source.as_fd(), namespace.as_fd()) {
                 return Err(Failure {
                     path: Some(mount.source.path.clone()),

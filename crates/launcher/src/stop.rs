@@ -10,8 +10,10 @@ use rustix::fs::{Mode, OFlags};
 use crate::failure::{Result, Stage};
 use crate::fault::point;
 use crate::place::{self, check_id};
+use crate::runtime::STAGED_DISK;
 use crate::serve::Launcher;
 use crate::wire::{Counters, Failure, Object};
+use crate::{disk, runtime};
 
 /// A sandbox that has been killed and is not gone yet.
 pub(crate) struct Stopping {
@@ -143,12 +145,10 @@ impl Launcher {
     pub(crate) fn counters(&self, id: &str) -> Result<Counters> {
         check_id(id)?;
         let counted = self.cgroups.group(&self.place.group, id).counters();
-        let free = self
-            .place
-            .open_sandbox(id)
-            .ok()
-            .and_then(|sandbox| place::read_process(&sandbox))
-            .and_then(|identity| crate::disk::free_space(identity.pid));
+        let free = self.place.open_sandbox(id).ok().and_then(|sandbox| {
+            let path = if runtime::encloses(&sandbox) { STAGED_DISK } else { "tmp" };
+            disk::free_space(place::read_process(&sandbox)?.pid, path)
+        });
         Ok(Counters {
             oom_kills: counted.oom_kills,
             pids_refused: counted.pids_refused,

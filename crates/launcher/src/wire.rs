@@ -16,6 +16,9 @@ pub const GATEWAY_V6: Ipv6Addr = Ipv6Addr::new(0xfd62, 0x6c6a, 0x7200, 0, 0, 0, 
 /// Where programs inside find the proxy.
 pub const PROXY_PORT: u16 = 3128;
 
+/// Where a sandbox that a runtime encloses has the agent's program, relative to its root.
+pub const INIT_DIRECTORY: &str = "run/belljar/init";
+
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Request {
     pub serial: u64,
@@ -124,6 +127,62 @@ pub struct Start {
     pub doors: bool,
     /// CPUs to stay on, where no controller limits the share.
     pub affinity: Option<u64>,
+    /// What is to enclose the agent, where that is not the launcher itself.
+    pub runtime: Option<Runtime>,
+}
+
+/// An OCI runtime.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Runtime {
+    pub kind: RuntimeKind,
+    /// It will have the launcher's privilege, so it must belong to root and nobody else may write to it.
+    pub program: Tree,
+}
+
+/// How a runtime is spoken to, and what it makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum RuntimeKind {
+    Runc,
+    Crun,
+    /// gVisor.
+    Runsc(Platform),
+}
+
+/// How gVisor catches the system calls of what runs inside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Platform {
+    Systrap,
+    Kvm,
+    Ptrace,
+}
+
+impl RuntimeKind {
+    /// Whether system calls inside are answered by a kernel other than the host's.
+    #[must_use]
+    pub const fn has_own_kernel(self) -> bool {
+        matches!(self, Self::Runsc(_))
+    }
+
+    /// The usual name of its program.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Runc => "runc",
+            Self::Crun => "crun",
+            Self::Runsc(_) => "runsc",
+        }
+    }
+}
+
+impl Platform {
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Systrap => "systrap",
+            Self::Kvm => "kvm",
+            Self::Ptrace => "ptrace",
+        }
+    }
 }
 
 #[derive(Debug, Serialize, Deserialize)]

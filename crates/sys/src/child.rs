@@ -65,6 +65,11 @@ pub enum Step {
         set: u64,
         idmap: Option<RawFd>,
     },
+    /// Sets attributes of the mount at a path of the host and of every mount below it.
+    AttributesBelow {
+        path: CString,
+        set: u64,
+    },
     /// Makes a file system and mounts it, detached, into a slot.
     NewFilesystem {
         kind: CString,
@@ -405,6 +410,20 @@ fn execute(step: &Step, slots: &mut [RawFd; SLOTS], go: RawFd) -> Result<(), i32
                 ],
             ))
         }
+        Step::AttributesBelow { path, set } => {
+            let attributes =
+                uapi::MountAttributes { set: *set, ..uapi::MountAttributes::default() };
+            done(call(
+                libc::SYS_mount_setattr,
+                [
+                    libc::AT_FDCWD as usize,
+                    path.as_ptr() as usize,
+                    uapi::AT_RECURSIVE as usize,
+                    ptr::from_ref(&attributes) as usize,
+                    size_of::<uapi::MountAttributes>(),
+                ],
+            ))
+        }
         Step::NewFilesystem { kind, options, attributes, to } => {
             let context =
                 call(libc::SYS_fsopen, [kind.as_ptr() as usize, uapi::FSOPEN_CLOEXEC, 0, 0, 0])?;
@@ -678,6 +697,7 @@ impl Step {
             Self::Adopt { .. } => ("adopt", None),
             Self::Attributes { idmap: Some(_), .. } => ("map-ids", None),
             Self::Attributes { .. } => ("mount-attributes", None),
+            Self::AttributesBelow { path, .. } => ("mount-attributes", Some(path)),
             Self::NewFilesystem { kind, .. } => ("mount", Some(kind)),
             Self::AttachAt { path, .. } | Self::AttachBeneath { path, .. } => {
                 ("attach", Some(path))

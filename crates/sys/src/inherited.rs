@@ -27,6 +27,21 @@ pub fn take(descriptor: RawFd) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
+/// Moves a descriptor to a number at which a program that is started next expects it. The number must be free.
+pub fn place(descriptor: OwnedFd, number: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: the number is not negative; `fcntl` on a number that is not open only says so.
+    if number < 3 || rustix::io::fcntl_getfd(unsafe { BorrowedFd::borrow_raw(number) }).is_ok() {
+        return Err(io::ErrorKind::AlreadyExists.into());
+    }
+    // SAFETY: copies one descriptor to a number that is free, as was just seen, in a process whose callers open nothing
+    // meanwhile.
+    if unsafe { libc::dup3(std::os::fd::AsRawFd::as_raw_fd(&descriptor), number, 0) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: it was made by the line above and belongs to nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
+}
+
 /// Marks everything from this number up as close-on-exec.
 pub fn close_on_exec_from(first: RawFd) -> io::Result<()> {
     close_between(first, RawFd::MAX, libc::CLOSE_RANGE_CLOEXEC)

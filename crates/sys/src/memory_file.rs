@@ -1,4 +1,4 @@
-//! Files that live in memory and cannot be changed.
+//! Files that live in memory and have a fixed content, or a fixed size.
 
 use std::ffi::CStr;
 use std::io::{self, Write};
@@ -22,6 +22,14 @@ pub fn sealed_executable(name: &CStr, content: &[u8]) -> io::Result<OwnedFd> {
     Ok(file)
 }
 
+/// An empty file that never holds more than this many bytes: what does not fit cannot be written.
+pub fn bounded(name: &CStr, size: u64) -> io::Result<OwnedFd> {
+    let file = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    rustix::fs::ftruncate(&file, size)?;
+    fcntl_add_seals(&file, SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW)?;
+    Ok(file)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -33,5 +41,12 @@ mod tests {
         let length = rustix::io::pread(&file, &mut buffer[..], 0).unwrap();
         assert_eq!(&buffer[..length], b"content");
         assert_eq!(rustix::io::pwrite(&file, b"x", 0), Err(rustix::io::Errno::PERM));
+    }
+
+    #[test]
+    fn a_bounded_file_takes_what_fits() {
+        let file = bounded(c"test", 4).unwrap();
+        assert_eq!(rustix::io::write(&file, b"abcd"), Ok(4));
+        assert_eq!(rustix::io::write(&file, b"e"), Err(rustix::io::Errno::PERM));
     }
 }

@@ -15,7 +15,7 @@ pub struct Mapping {
 }
 
 /// Makes a user namespace with these mappings. It lives as long as the descriptor, or something in it.
-pub fn create(users: Mapping, groups: Mapping) -> io::Result<OwnedFd> {
+pub fn create(users: &[Mapping], groups: &[Mapping]) -> io::Result<OwnedFd> {
     let plan = Plan { steps: vec![Step::Await] };
     let options =
         CloneOptions { namespaces: libc::CLONE_NEWUSER as u64, ..CloneOptions::default() };
@@ -38,15 +38,15 @@ pub enum Setgroups {
 /// Writes the id maps of the user namespace that a process is in.
 pub fn write_maps(
     pid: i32,
-    users: Mapping,
-    groups: Mapping,
+    users: &[Mapping],
+    groups: &[Mapping],
     setgroups: Setgroups,
 ) -> io::Result<()> {
     if setgroups == Setgroups::Denied {
         std::fs::write(format!("/proc/{pid}/setgroups"), "deny")?;
     }
-    std::fs::write(format!("/proc/{pid}/uid_map"), users.to_line())?;
-    std::fs::write(format!("/proc/{pid}/gid_map"), groups.to_line())
+    std::fs::write(format!("/proc/{pid}/uid_map"), lines(users))?;
+    std::fs::write(format!("/proc/{pid}/gid_map"), lines(groups))
 }
 
 fn open(pid: i32) -> io::Result<OwnedFd> {
@@ -58,8 +58,7 @@ fn open(pid: i32) -> io::Result<OwnedFd> {
     )?)
 }
 
-impl Mapping {
-    fn to_line(self) -> String {
-        format!("{} {} {}\n", self.inside, self.outside, self.count)
-    }
+fn lines(mappings: &[Mapping]) -> String {
+    let line = |one: &Mapping| format!("{} {} {}\n", one.inside, one.outside, one.count);
+    mappings.iter().map(line).collect()
 }

@@ -26,6 +26,8 @@ pub struct Installation {
     used: AtomicBool,
     /// Whether commands do everything themselves.
     embedded: AtomicBool,
+    /// Whether servers look for runtimes where the tests have some.
+    runtimes: AtomicBool,
 }
 
 /// A request that the product refused.
@@ -41,8 +43,8 @@ impl Installation {
     pub fn new(mode: Mode) -> Self {
         let directory = Directory::new();
         let account = mode.account();
-        let (sandboxes, used, embedded) = Default::default();
-        let installation = Self { mode, account, directory, sandboxes, used, embedded };
+        let (sandboxes, used, embedded, runtimes) = Default::default();
+        let installation = Self { mode, account, directory, sandboxes, used, embedded, runtimes };
         for name in ["state", "home", "work"] {
             installation.make_directory(name);
         }
@@ -63,6 +65,12 @@ impl Installation {
     /// whoever does the work.
     pub fn embed(&self) {
         self.embedded.store(true, Ordering::Relaxed);
+    }
+
+    /// From now on servers find the runtimes that the tests have besides the host's own (`BELLJAR_TEST_RUNTIMES`). Not
+    /// for everybody: with a stronger wall at hand, `auto` takes it.
+    pub fn find_runtimes(&self) {
+        self.runtimes.store(true, Ordering::Relaxed);
     }
 
     /// Stops the server that commands started. The next command that needs one starts another.
@@ -137,6 +145,11 @@ impl Installation {
         }
         if self.embedded.load(Ordering::Relaxed) {
             command.env("BELLJAR_SERVER", "embedded");
+        }
+        if self.runtimes.load(Ordering::Relaxed)
+            && let Some(directories) = std::env::var_os("BELLJAR_TEST_RUNTIMES")
+        {
+            command.env("BELLJAR_RUNTIME_PATH", directories);
         }
         command.current_dir(self.work());
         if let Some(Account { uid, gid }) = self.account {

@@ -9,9 +9,10 @@ use std::time::Duration;
 use belljar_protocol::v1::{Start, Terminal, TreeKill};
 use belljar_sys::fork;
 use belljar_sys::workload::{Failed, Launch, STATUS_SIZE, Stage, Streams};
-use rustix::fs::Mode;
+use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::Uid;
 use rustix::pty::OpenptFlags;
 use rustix::termios::Winsize;
 
@@ -233,12 +234,13 @@ impl Agent {
                 Ends { input: None, output: terminal, error: None, status: status_end },
             ));
         }
-        let (output, output_end) = open_pipe()?;
-        let (error, error_end) = open_pipe()?;
+        let user = self.user_of(start);
+        let (output, output_end) = open_pipe(user)?;
+        let (error, error_end) = open_pipe(user)?;
         rustix::io::ioctl_fionbio(&output, true)?;
         rustix::io::ioctl_fionbio(&error, true)?;
         let (input, input_end) = if start.stdin {
-            let (input_end, input) = open_pipe()?;
+            let (input_end, input) = open_pipe(user)?;
             rustix::io::ioctl_fionbio(&input, true)?;
             (Feed::pipe(self.poller.own(input, Token::Input(key))), Some(input_end))
         } else {
@@ -266,17 +268,31 @@ impl Agent {
         let master = rustix::pty::openpt(flags)?;
         rustix::pty::unlockpt(&master)?;
         // By descriptor: a path could lead to someone else's terminal.
-        let terminal = rustix::pty::ioctl_tiocgptpeer(&master, flags)?;
+        let terminal = match rustix::pty::ioctl_tiocgptpeer(&master, flags) {
+            Ok(terminal) => terminal,
+            // gVisor's kernel has no such call, and its `/dev/pts` is its own.
+            Err(rustix::io::Errno::NOTTY | rustix::io::Errno::NOSYS) => {
+                let path = rustix::pty::ptsname(&master, Vec::new())?;
+                let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+                rustix::fs::open(path, flags, Mode::empty())?
+            }
+            Err(errno) => return Err(errno.into()),
+        };
         rustix::termios::tcsetwinsize(&master, window_size(size.rows, size.columns))?;
         rustix::io::ioctl_fionbio(&master, true)?;
         // So that the program can open it by name. Without the privilege to give it away it is left open to everyone
         // in the sandbox, who could reach it through the process anyway.
-        let user = start.user.as_ref().or(self.setup.as_ref().map(|setup| &setup.user));
-        let uid = user.map(|user| rustix::fs::Uid::from_raw(user.uid));
+        let uid = Some(Uid::from_raw(self.user_of(start)));
         if rustix::fs::fchown(&terminal, uid, None).is_err() {
-            rustix::fs::fchmod(&terminal, Mode::from_raw_mode(0o666))?;
+            // Where a kernel (gVisor's) can do neither, the program has it open and that is all it needs of it.
+            let _ = rustix::fs::fchmod(&terminal, Mode::from_raw_mode(0o666));
         }
         Ok((master, terminal))
+    }
+
+    fn user_of(&self, start: &Start) -> u32 {
+        let user = start.user.as_ref().or(self.setup.as_ref().map(|setup| &setup.user));
+        user.map_or(0, |user| user.uid)
     }
 }
 
@@ -330,10 +346,27 @@ impl Listener {
 }
 
 /// A pipe that programs may open again by way of `/dev/stdout`, whoever they run as.
-fn open_pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+fn open_pipe(user: u32) -> io::Result<(OwnedFd, OwnedFd)> {
     let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
-    rustix::fs::fchmod(&writer, Mode::from_raw_mode(0o666))?;
-    Ok((reader, writer))
+    match rustix::fs::fchmod(&writer, Mode::from_raw_mode(0o666)) {
+        Ok(()) => Ok((reader, writer)),
+        // gVisor's kernel has pipes that belong to whoever made them, for good; so the user makes them.
+        Err(rustix::io::Errno::PERM) => pipe_of(user),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+fn pipe_of(user: u32) -> io::Result<(OwnedFd, OwnedFd)> {
+    let own = rustix::process::geteuid();
+    let be = |user: Uid| rustix::thread::set_thread_res_uid(own, user, own);
+    be(Uid::from_raw(user))?;
+    let made = pipe_with(PipeFlags::CLOEXEC);
+    be(own)?;
+    // Changing from root and back takes and gives nothing but this set.
+    let mut sets = rustix::thread::capabilities(None)?;
+    sets.effective = sets.permitted;
+    rustix::thread::set_capabilities(None, sets)?;
+    Ok(made?)
 }
 
 pub(super) fn window_size(rows: u32, columns: u32) -> Winsize {

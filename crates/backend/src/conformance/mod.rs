@@ -22,6 +22,8 @@ pub struct Bench<'a> {
     pub backend: &'a dyn Backend,
     /// Writable by the test and by whoever the workload is on the host.
     pub scratch: PathBuf,
+    /// System calls inside are answered by a kernel of the wall's own, whose `/proc` shows other things.
+    pub own_kernel: bool,
 }
 
 /// How a case ended.
@@ -64,6 +66,7 @@ impl Bench<'_> {
             hostname: "conformance".to_owned(),
             programs: None,
             tools: false,
+            runtime: None,
         }
     }
 

@@ -80,9 +80,12 @@ impl Backend for Local {
         Some(IsolationClass::None)
     }
 
-    async fn probe(&self) -> Probe {
+    async fn probe(&self, _runtime: Option<&str>) -> Probe {
         Probe {
             backend: self.name().to_owned(),
+            runtime: None,
+            platform: None,
+            fast: true,
             works: true,
             class: IsolationClass::None,
             reason: "plain processes on this host; isolates nothing, never chosen by itself"

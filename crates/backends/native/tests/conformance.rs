@@ -48,7 +48,7 @@ fn main() -> ExitCode {
             }
             // Whoever asks before its end is noticed is told that it ended; the next one gets a new launcher.
             for _ in 0..100 {
-                if backend.probe().await.works {
+                if backend.probe(None).await.works {
                     return Ok(());
                 }
             }
@@ -70,7 +70,7 @@ fn run(name: &str) -> Result<(), Failed> {
     with_backend(async |backend, state| {
         let scratch = state.with_file_name("scratch");
         std::fs::create_dir(&scratch).map_err(|error| error.to_string())?;
-        case.run(&Bench { backend, scratch }).await
+        case.run(&Bench { backend, scratch, own_kernel: false }).await
     })
 }
 

@@ -43,6 +43,14 @@ pub(crate) struct BenchStartArgs {
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(10..=100_000))]
     pub(crate) count: u32,
 
+    /// The wall: auto, native, oci [default: auto]
+    #[arg(long, value_name = "BACKEND")]
+    pub(crate) backend: Option<String>,
+
+    /// What runs in the backend
+    #[arg(long, value_name = "NAME")]
+    pub(crate) runtime: Option<String>,
+
     /// Leave the peers out
     #[arg(long)]
     pub(crate) no_peers: bool,

@@ -12,9 +12,22 @@ pub(crate) struct TemplatesArgs {
 
 /// Try every backend and tell what works
 ///
-/// Each backend runs a real tiny sandbox. The exit status is 0 when one with isolation works.
+/// Each backend, and each runtime of those that have several, runs a real tiny sandbox within a limit of time. What was
+/// found is kept as long as the host stays the same. The exit status is 0 when one with isolation works.
 #[derive(Args, Debug)]
 pub(crate) struct ProbeArgs {
+    /// Only this backend
+    #[arg(long, value_name = "BACKEND")]
+    pub(crate) backend: Option<String>,
+
+    /// Try anew what is known already
+    #[arg(long)]
+    pub(crate) refresh: bool,
+
+    /// Also print what would enforce each rule of a sandbox
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) rules: bool,
+
     /// Print a list as JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -13,11 +13,16 @@ pub(crate) struct SandboxArgs {
     #[arg(long, value_name = "TEMPLATE", help_heading = "Sandbox")]
     pub(crate) template: Option<OsString>,
 
-    /// The wall: auto, native, local [env: BELLJAR_BACKEND] [default: auto]
+    /// The wall: auto, native, oci, local [env: BELLJAR_BACKEND] [default: auto]
     ///
-    /// `auto` never picks `local`, which is a plain process of this host.
+    /// `auto` takes the strongest that works fast; `belljar probe` shows what that is. It never picks `local`, which is a
+    /// plain process of this host.
     #[arg(long, value_name = "BACKEND", help_heading = "Sandbox")]
     pub(crate) backend: Option<OsString>,
+
+    /// What runs in the backend: for oci runsc, runc or crun [default: the best that works]
+    #[arg(long, value_name = "NAME", help_heading = "Sandbox")]
+    pub(crate) runtime: Option<String>,
 
     /// Refuse backends that are weaker than this class
     #[arg(long, value_name = "CLASS", help_heading = "Sandbox", value_parser = ["namespace", "kernel", "vm"])]

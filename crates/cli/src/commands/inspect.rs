@@ -44,7 +44,11 @@ fn render(sandbox: &v1::Sandbox, explain: bool) -> String {
     }
     line("tenant", &sandbox.tenant);
     line("template", &sandbox.template);
-    line("backend", &format!("{} ({})", sandbox.backend, isolation.class));
+    let wall = isolation.runtime.as_ref().map_or_else(
+        || sandbox.backend.clone(),
+        |runtime| format!("{}/{runtime}", sandbox.backend),
+    );
+    line("backend", &format!("{wall} ({}; {})", isolation.class, isolation.reason));
     line("network", &format!("{} ({})", isolation.network_mode, isolation.network_enforcement));
     line("user", &sandbox.user);
     if let Some(policy) = &sandbox.policy {

@@ -7,20 +7,31 @@ use super::Done;
 use crate::args::ProbeArgs;
 use crate::context::Context;
 use crate::failure::{EXIT_FAILURE, Failure};
-use crate::output::{Table, print, print_json};
+use crate::output::{Table, print, print_json, rules_table};
 
 pub(crate) async fn probe(context: &Context, args: &ProbeArgs) -> Result<Done, Failure> {
-    let probes = context.with_client(async |client| all(&client).await).await?;
+    let request = v1::ProbeBackendsRequest { backend: args.backend.clone(), refresh: args.refresh };
+    let probes = context.with_client(async |client| ask(&client, request).await).await?;
     if args.json {
         print_json(&probes)?;
     } else {
         print(&render(&probes))?;
+        if args.rules {
+            print(&render_rules(&probes))?;
+        }
     }
     Ok(verdict(&probes))
 }
 
+/// Everything, tried now.
 pub(crate) async fn all(client: &Client) -> Result<Vec<v1::Probe>, Failure> {
-    let request = v1::ProbeBackendsRequest::default();
+    ask(client, v1::ProbeBackendsRequest { backend: None, refresh: true }).await
+}
+
+async fn ask(
+    client: &Client,
+    request: v1::ProbeBackendsRequest,
+) -> Result<Vec<v1::Probe>, Failure> {
     Ok(client.system.clone().probe_backends(request).await?.into_inner().probes)
 }
 
@@ -31,11 +42,42 @@ pub(crate) fn verdict(probes: &[v1::Probe]) -> Done {
 }
 
 pub(crate) fn render(probes: &[v1::Probe]) -> String {
-    let mut table = Table::new(&["BACKEND", "WORKS", "CLASS", "START", "WHY"]);
+    let mut table =
+        Table::new(&["BACKEND", "WORKS", "CLASS", "PLATFORM", "START", "FAST", "ENFORCED", "WHY"]);
     for probe in probes {
         let start = probe.start_ms.map_or_else(String::new, |ms| format!("{ms:.1} ms"));
-        let works = if probe.works { "yes" } else { "no" };
-        table.row([&probe.backend, works, &probe.class, &start, &probe.detail]);
+        let word = |yes: bool| if yes { "yes" } else { "no" };
+        let full = probe.enforcement.iter().filter(|rule| rule.full).count();
+        let (fast, enforced) = match probe.works && !probe.enforcement.is_empty() {
+            true => (word(probe.fast), format!("{full}/{}", probe.enforcement.len())),
+            false => ("", String::new()),
+        };
+        table.row([
+            &name(probe),
+            word(probe.works),
+            &probe.class,
+            probe.platform.as_deref().unwrap_or(""),
+            &start,
+            fast,
+            &enforced,
+            &probe.detail,
+        ]);
     }
     table.render(0)
+}
+
+/// What would hold a sandbox with the default limits, for every backend that works.
+fn render_rules(probes: &[v1::Probe]) -> String {
+    let mut text = String::new();
+    for probe in probes.iter().filter(|probe| !probe.enforcement.is_empty()) {
+        text.push_str(&format!("\n{}\n{}", name(probe), rules_table(&probe.enforcement).render(2)));
+    }
+    text
+}
+
+fn name(probe: &v1::Probe) -> String {
+    match &probe.runtime {
+        Some(runtime) => format!("{}/{runtime}", probe.backend),
+        None => probe.backend.clone(),
+    }
 }

@@ -40,6 +40,10 @@ fn render(explanation: &Explanation) -> String {
             explanation.chosen_backend, explanation.requested_backend, explanation.reason
         ),
     );
+    if let Some(runtime) = &explanation.runtime {
+        let platform = explanation.platform.as_deref();
+        line("runtime", &platform.map_or(runtime.clone(), |on| format!("{runtime} on {on}")));
+    }
     line("isolation", &explanation.class);
     line("template", &format!("{} ({})", explanation.template, explanation.template_reason));
     line("network", &format!("{} ({})", explanation.network_mode, explanation.network_enforcement));
@@ -71,6 +75,8 @@ mod tests {
             writable_paths: vec!["/tmp".into(), "/workspace".into()],
             timeout_secs: 60,
             stripped_environment: vec!["LD_PRELOAD".into()],
+            runtime: Some("runsc".into()),
+            platform: Some("systrap".into()),
             rules: vec![
                 Enforcement {
                     subject: "memory".into(),
@@ -88,6 +94,7 @@ mod tests {
         };
         let expected = "\
 backend     native (asked for auto: first that works)
+runtime     runsc on systrap
 isolation   namespace
 template    host (the command uses `python3`)
 network     none (empty network namespace)

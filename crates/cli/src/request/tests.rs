@@ -154,6 +154,7 @@ fn every_option_of_a_new_sandbox_is_refused_for_an_old_one() {
         policy_record: true,
         template: Some("x".into()),
         backend: Some("x".into()),
+        runtime: Some("x".into()),
         isolation: Some("vm".into()),
         i_understand_no_isolation: true,
         idle_timeout: Some("1".into()),

@@ -16,7 +16,7 @@ pub(crate) const DEFAULT_FILE: &str = "\
 # Where Belljar keeps its state.
 # state_dir = \"/var/lib/belljar\"
 
-# The wall: auto, native.
+# The wall: auto, native, oci.
 # backend = \"auto\"
 
 # What to log to standard error, for example \"debug\".

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use belljar_backend::RuntimeChoice;
 use belljar_policy::{Limits, ProcessId, SandboxId, TenantId};
 
 use crate::network::NetworkRecord;
@@ -73,6 +74,12 @@ pub(crate) struct Details {
     pub(crate) template: String,
     pub(crate) family: Option<String>,
     pub(crate) class: String,
+    /// What runs in the backend, where it has several.
+    #[serde(default)]
+    pub(crate) runtime: Option<RuntimeChoice>,
+    /// Why it is this backend.
+    #[serde(default)]
+    pub(crate) backend_reason: String,
     pub(crate) network_mode: String,
     pub(crate) network_enforcement: String,
     pub(crate) network: NetworkRecord,

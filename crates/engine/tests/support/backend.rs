@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use belljar_backend::{
-    AgentSetup, Backend, Counters, Doors, Enforcement, Error, IsolationClass, Orphan, Probe,
+    AgentSetup, Backend, Counters, Doors, Enforcement, Error, IsolationClass, Offer, Orphan, Probe,
     Result, Running, SandboxSpec, Stream, Subject,
 };
 use belljar_codes::Code;
@@ -27,6 +27,10 @@ pub struct FakeBackend {
     pub on_stop: Mutex<Option<Box<dyn Fn() + Send>>>,
     pub probes: AtomicUsize,
     pub works: AtomicBool,
+    pub fast: AtomicBool,
+    /// What a probe says, and what would run.
+    pub class: Mutex<IsolationClass>,
+    pub runtime: Mutex<Option<&'static str>>,
     pub resets: AtomicUsize,
 }
 
@@ -47,6 +51,9 @@ impl FakeBackend {
             on_stop: Mutex::default(),
             probes: AtomicUsize::new(0),
             works: AtomicBool::new(true),
+            fast: AtomicBool::new(true),
+            class: Mutex::new(IsolationClass::Namespace),
+            runtime: Mutex::default(),
             resets: AtomicUsize::new(0),
         })
     }
@@ -84,12 +91,23 @@ impl Backend for FakeBackend {
         (self.name == "local").then_some(IsolationClass::None)
     }
 
-    async fn probe(&self) -> Probe {
+    fn offer(&self) -> Offer {
+        Offer {
+            strongest: self.class().unwrap_or(IsolationClass::Vm),
+            runtimes: self.runtime.lock().unwrap().map(str::to_owned).into_iter().collect(),
+            fingerprint: String::new(),
+        }
+    }
+
+    async fn probe(&self, _runtime: Option<&str>) -> Probe {
         self.probes.fetch_add(1, Ordering::Relaxed);
         Probe {
             backend: self.name.to_owned(),
+            runtime: self.runtime.lock().unwrap().map(str::to_owned),
+            platform: None,
+            fast: self.fast.load(Ordering::Relaxed),
             works: self.works.load(Ordering::Relaxed),
-            class: IsolationClass::Namespace,
+            class: *self.class.lock().unwrap(),
             reason: "it is a fake".to_owned(),
             remedy: None,
             start_ms: None,

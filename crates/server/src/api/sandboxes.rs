@@ -273,7 +273,12 @@ fn explained(sandbox: &Sandbox) -> v1::Explanation {
     v1::Explanation {
         requested_backend: isolation.backend.clone(),
         chosen_backend: isolation.backend.clone(),
-        reason: "the sandbox exists and runs there".to_owned(),
+        reason: match isolation.reason.as_str() {
+            "" => "the sandbox exists and runs there".to_owned(),
+            reason => format!("the sandbox exists and runs there; when it was created: {reason}"),
+        },
+        runtime: isolation.runtime.as_ref().map(|runtime| runtime.name.clone()),
+        platform: isolation.runtime.as_ref().and_then(|runtime| runtime.platform.clone()),
         class: isolation.class.as_str().to_owned(),
         template: sandbox.template.clone(),
         template_reason: "the sandbox was created from it".to_owned(),

@@ -71,9 +71,9 @@ impl Api {
         request: v1::ProbeBackendsRequest,
     ) -> Result<v1::ProbeBackendsResponse> {
         let work = async {
-            let probes = self.engine.probe().await.into_iter();
-            let wanted = |name: &str| request.backend.as_deref().is_none_or(|only| only == name);
-            let probes = probes.filter(|probe| wanted(&probe.backend)).map(|probe| v1::Probe {
+            let only = request.backend.as_deref();
+            let probes = self.engine.probe(only, request.refresh).await.into_iter();
+            let probes = probes.map(|probe| v1::Probe {
                 works: probe.works,
                 class: probe.class.as_str().to_owned(),
                 detail: probe.reason,
@@ -81,6 +81,9 @@ impl Api {
                 enforcement: probe.enforcement.iter().map(convert::enforcement).collect(),
                 remedy: probe.remedy,
                 backend: probe.backend,
+                runtime: probe.runtime,
+                platform: probe.platform,
+                fast: probe.fast,
             });
             Ok(v1::ProbeBackendsResponse { probes: probes.collect() })
         };

@@ -41,6 +41,7 @@ pub(crate) fn create_request(
         family_hint: family(&template, &wire.command_hint),
         template,
         backend: backend(wire.backend.as_deref()),
+        runtime: wire.runtime.clone(),
         isolation_floor: wire.isolation.as_deref().map(isolation_class).transpose()?,
         waive_isolation: wire.allow_no_isolation,
         network: network(wire.network.as_ref())?,

@@ -73,6 +73,9 @@ fn isolation(isolation: &Isolation) -> v1::Isolation {
         network_enforcement: isolation.network_enforcement.clone(),
         writable_paths: isolation.writable_paths.clone(),
         timeout_secs: isolation.timeout_secs,
+        runtime: isolation.runtime.as_ref().map(|runtime| runtime.name.clone()),
+        platform: isolation.runtime.as_ref().and_then(|runtime| runtime.platform.clone()),
+        reason: isolation.reason.clone(),
     }
 }
 
@@ -114,6 +117,8 @@ pub(crate) fn explanation(explanation: Explanation) -> v1::Explanation {
         timeout_secs: explanation.timeout_secs,
         stripped_environment: explanation.stripped_environment,
         rules: explanation.rules.iter().map(enforcement).collect(),
+        runtime: explanation.runtime.as_ref().map(|runtime| runtime.name.clone()),
+        platform: explanation.runtime.and_then(|runtime| runtime.platform),
     }
 }
 

@@ -57,6 +57,9 @@ async fn get_caller(State(api): State<Api>, call: Call) -> Result<Answer<v1::Cal
 struct ProbeQuery {
     /// Absent: all.
     backend: Option<String>,
+    /// Try anew what is known already.
+    #[serde(default)]
+    refresh: bool,
 }
 
 /// Tries backends by running a tiny sandbox on each.
@@ -69,7 +72,7 @@ async fn probe_backends(
     call: Call,
     Query(query): Query<ProbeQuery>,
 ) -> Result<Answer<v1::ProbeBackendsResponse>> {
-    let request = v1::ProbeBackendsRequest { backend: query.backend };
+    let request = v1::ProbeBackendsRequest { backend: query.backend, refresh: query.refresh };
     answer(api.probe_backends(&call, request).await)
 }
 

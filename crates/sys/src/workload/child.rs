@@ -43,7 +43,7 @@ fn prepare(launch: &Launch<'_>) -> Result<()> {
     step(Stage::WorkingDirectory, libc::SYS_fchdir, [directory as usize, 0, 0, 0, 0])?;
     wall_in(launch.confinement)?;
     // Everything is close-on-exec when it is made; this makes it certain.
-    let all = [3, u32::MAX as usize, libc::CLOSE_RANGE_CLOEXEC as usize, 0, 0];
+    let all = [3, i32::MAX as usize, libc::CLOSE_RANGE_CLOEXEC as usize, 0, 0];
     step(Stage::Descriptors, libc::SYS_close_range, all)?;
     unblock_signals()?;
     filter(launch.confinement)
@@ -146,7 +146,13 @@ fn open_directory(path: usize) -> Result<RawFd> {
     };
     let arguments =
         [libc::AT_FDCWD as usize, path, &raw const how as usize, size_of::<uapi::OpenHow>(), 0];
-    match call(libc::SYS_openat2, arguments) {
+    // A kernel that does not know the call (gVisor's) has no such links that lead out of the sandbox.
+    let plain = [libc::AT_FDCWD as usize, path, how.flags as usize, 0, 0];
+    let opened = match call(libc::SYS_openat2, arguments) {
+        Err(libc::ENOSYS) => call(libc::SYS_openat, plain),
+        other => other,
+    };
+    match opened {
         Ok(descriptor) => Ok(descriptor as RawFd),
         Err(errno) => Err(Failed { stage: Stage::WorkingDirectory, errno }),
     }

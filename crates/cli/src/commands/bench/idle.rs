@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use belljar_engine::{Engine, SandboxId};
+use belljar_engine::{CreateRequest, Engine, SandboxId};
 use serde::Serialize;
 
 use super::{Done, create};
@@ -56,14 +56,14 @@ async fn measure(
     made: &mut Vec<SandboxId>,
 ) -> Result<Report, Failure> {
     // The first one builds what all share.
-    let warm = create(engine).await?;
+    let warm = create(engine, &CreateRequest::default()).await?;
     engine.destroy(warm.as_str()).await?;
     let before = available_kib();
     let tenth = (count / 10).max(1);
     let mut laps = Vec::new();
     let mut started = Instant::now();
     for number in 1..=count {
-        made.push(create(engine).await?);
+        made.push(create(engine, &CreateRequest::default()).await?);
         if number % tenth == 0 {
             laps.push(tenth as f64 / started.elapsed().as_secs_f64());
             started = Instant::now();

@@ -31,9 +31,9 @@ pub(crate) async fn bench(context: &Context, args: &BenchArgs) -> Result<Done, F
     }
 }
 
-/// A sandbox that lasts, with all defaults.
-async fn create(engine: &Engine) -> Result<SandboxId, Failure> {
-    Ok(engine.create(CreateRequest::default()).await?.id)
+/// A sandbox that lasts.
+async fn create(engine: &Engine, wanted: &CreateRequest) -> Result<SandboxId, Failure> {
+    Ok(engine.create(wanted.clone()).await?.id)
 }
 
 /// Runs `true` and waits for its end.
@@ -57,9 +57,9 @@ impl Stages {
 }
 
 /// Create, `true`, destroy: what `run --ephemeral` does.
-async fn whole(engine: &Engine) -> Result<Stages, Failure> {
+async fn whole(engine: &Engine, wanted: &CreateRequest) -> Result<Stages, Failure> {
     let begun = Instant::now();
-    let session = engine.session(SessionRequest::Ephemeral(CreateRequest::default())).await?;
+    let session = engine.session(SessionRequest::Ephemeral(wanted.clone())).await?;
     let create = begun.elapsed();
     let ran = exec_true(engine, &session.sandbox.id).await;
     let exec = begun.elapsed() - create;

@@ -36,8 +36,12 @@ impl Peer {
 pub(super) fn all(scratch: &Path) -> (Vec<Peer>, Vec<String>) {
     let mut peers = Vec::new();
     let mut absent = Vec::new();
-    let candidates: [(&'static str, io::Result<Run>); 3] =
-        [("raw clone", raw_clone(scratch)), ("bwrap", bubblewrap()), ("runc", runc(scratch))];
+    let candidates: [(&'static str, io::Result<Run>); 4] = [
+        ("raw clone", raw_clone(scratch)),
+        ("bwrap", bubblewrap()),
+        ("runc", runtime(scratch, "runc", &[])),
+        ("runsc", runtime(scratch, "runsc", &["--network=none", "--ignore-cgroups"])),
+    ];
     for (name, made) in candidates {
         let tried = made.and_then(|run| run().map(|()| run));
         match tried {
@@ -134,11 +138,20 @@ fn bubblewrap() -> io::Result<Run> {
     Ok(Box::new(move || success(Command::new("bwrap").args(&arguments))))
 }
 
-fn runc(scratch: &Path) -> io::Result<Run> {
+fn runtime(
+    scratch: &Path,
+    name: &'static str,
+    options: &'static [&'static str],
+) -> io::Result<Run> {
     if !rustix::process::geteuid().is_root() {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, "needs root"));
     }
-    let bundle = scratch.join("runc");
+    let program = crate::backends::runtime_directories()
+        .into_iter()
+        .map(|directory| directory.join(name))
+        .find(|path| path.exists())
+        .ok_or(io::ErrorKind::NotFound)?;
+    let bundle = scratch.join(name);
     let root = bundle.join("rootfs");
     for name in SHOWN.iter().chain(&["proc", "dev", "tmp", "workspace"]) {
         fs::create_dir_all(root.join(name))?;
@@ -147,13 +160,14 @@ fn runc(scratch: &Path) -> io::Result<Run> {
         let _ = std::os::unix::fs::symlink(to, root.join(name));
     }
     fs::write(bundle.join("config.json"), serde_json::to_vec(&bundle_configuration())?)?;
-    let state = scratch.join("runc-state");
+    let state = scratch.join(format!("{name}-state"));
     Ok(Box::new(move || {
         let name = format!("belljar-bench-{}", std::process::id());
         success(
-            Command::new("runc")
+            Command::new(&program)
                 .arg("--root")
                 .arg(&state)
+                .args(options)
                 .arg("run")
                 .arg("--bundle")
                 .arg(&bundle)

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use belljar_engine::Engine;
+use belljar_engine::{BackendChoice, CreateRequest, Engine};
 use serde::Serialize;
 
 use super::stats::{Figures, table};
@@ -42,27 +42,37 @@ pub(super) async fn start(context: &Context, args: &BenchStartArgs) -> Result<Do
     Ok(Done::Success)
 }
 
+/// A sandbox with all defaults but the wall.
+fn wanted(args: &BenchStartArgs) -> CreateRequest {
+    let backend = match args.backend.as_deref() {
+        None | Some("auto") => BackendChoice::Auto,
+        Some(name) => BackendChoice::Named(name.to_owned()),
+    };
+    CreateRequest { backend, runtime: args.runtime.clone(), ..CreateRequest::default() }
+}
+
 async fn measure(
     context: &Context,
     engine: &Engine,
     args: &BenchStartArgs,
 ) -> Result<Report, Failure> {
+    let wanted = &wanted(args);
     let scratch = context.settings.state_dir()?.join("bench");
     let (peers, absent) =
         if args.no_peers { (Vec::new(), Vec::new()) } else { peers::all(&scratch) };
     for _ in 0..WARM_UP {
-        whole(engine).await?;
+        whole(engine, wanted).await?;
     }
     let mut ours = Vec::new();
     let mut theirs: Vec<Vec<Duration>> = peers.iter().map(|_| Vec::new()).collect();
     for _ in 0..args.count {
-        ours.push(whole(engine).await?);
+        ours.push(whole(engine, wanted).await?);
         for (peer, durations) in peers.iter().zip(&mut theirs) {
             durations.extend(peer.measure().ok());
         }
     }
-    let (inside, plain) = measure_exec(engine, args.count).await?;
-    let rate = measure_rate(engine, args.count).await?;
+    let (inside, plain) = measure_exec(engine, wanted, args.count).await?;
+    let rate = measure_rate(engine, wanted, args.count).await?;
     let _ = std::fs::remove_dir_all(scratch);
 
     let mut whole = vec![Figures::of("belljar", ours.iter().map(Stages::whole).collect())];
@@ -83,9 +93,10 @@ async fn measure(
 
 async fn measure_exec(
     engine: &Engine,
+    wanted: &CreateRequest,
     count: u32,
 ) -> Result<(Vec<Duration>, Vec<Duration>), Failure> {
-    let id = create(engine).await?;
+    let id = create(engine, wanted).await?;
     let (mut inside, mut plain) = (Vec::new(), Vec::new());
     let mut measured = Ok(());
     for _ in 0..count {
@@ -101,11 +112,11 @@ async fn measure_exec(
     measured.map(|()| (inside, plain))
 }
 
-async fn measure_rate(engine: &Engine, count: u32) -> Result<f64, Failure> {
+async fn measure_rate(engine: &Engine, wanted: &CreateRequest, count: u32) -> Result<f64, Failure> {
     let each = count as usize / AT_ONCE;
     let one = async || {
         for _ in 0..each {
-            whole(engine).await?;
+            whole(engine, wanted).await?;
         }
         Ok::<(), Failure>(())
     };

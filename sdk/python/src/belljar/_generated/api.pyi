@@ -27,7 +27,10 @@ class Isolation(Message):
     network_enforcement: str
     writable_paths: MutableSequence[str]
     timeout_secs: int
-    def __init__(self, *, backend: Optional[str] = ..., network_mode: Optional[str] = ..., network_enforcement: Optional[str] = ..., writable_paths: Optional[Iterable[str]] = ..., timeout_secs: Optional[int] = ..., **reserved: Any) -> None: ...
+    runtime: str
+    platform: str
+    reason: str
+    def __init__(self, *, backend: Optional[str] = ..., network_mode: Optional[str] = ..., network_enforcement: Optional[str] = ..., writable_paths: Optional[Iterable[str]] = ..., timeout_secs: Optional[int] = ..., runtime: Optional[str] = ..., platform: Optional[str] = ..., reason: Optional[str] = ..., **reserved: Any) -> None: ...
 
 class Enforcement(Message):
     subject: str
@@ -505,7 +508,8 @@ class CreateSandboxRequest(Message):
     timeout_secs: float
     same_shape: bool
     policy: PolicySpec
-    def __init__(self, *, name: Optional[str] = ..., get_or_create: Optional[bool] = ..., template: Optional[str] = ..., backend: Optional[str] = ..., isolation: Optional[str] = ..., allow_no_isolation: Optional[bool] = ..., network: Optional[Network] = ..., limits: Optional[Limits] = ..., best_effort: Optional[bool] = ..., workspace: Optional[Workspace] = ..., mounts: Optional[Iterable[str]] = ..., environment: Optional[Mapping[str, str]] = ..., user: Optional[str] = ..., working_directory: Optional[str] = ..., writable: Optional[bool] = ..., programs: Optional[Iterable[str]] = ..., idle_timeout_secs: Optional[float] = ..., lease_secs: Optional[float] = ..., ensure: Optional[Iterable[str]] = ..., labels: Optional[Mapping[str, str]] = ..., metadata: Optional[Mapping[str, str]] = ..., files: Optional[Iterable[FileContent]] = ..., tenant: Optional[str] = ..., idempotency_key: Optional[str] = ..., command_hint: Optional[Iterable[str]] = ..., volume: Optional[VolumeMount] = ..., timeout_secs: Optional[float] = ..., same_shape: Optional[bool] = ..., policy: Optional[PolicySpec] = ...) -> None: ...
+    runtime: str
+    def __init__(self, *, name: Optional[str] = ..., get_or_create: Optional[bool] = ..., template: Optional[str] = ..., backend: Optional[str] = ..., isolation: Optional[str] = ..., allow_no_isolation: Optional[bool] = ..., network: Optional[Network] = ..., limits: Optional[Limits] = ..., best_effort: Optional[bool] = ..., workspace: Optional[Workspace] = ..., mounts: Optional[Iterable[str]] = ..., environment: Optional[Mapping[str, str]] = ..., user: Optional[str] = ..., working_directory: Optional[str] = ..., writable: Optional[bool] = ..., programs: Optional[Iterable[str]] = ..., idle_timeout_secs: Optional[float] = ..., lease_secs: Optional[float] = ..., ensure: Optional[Iterable[str]] = ..., labels: Optional[Mapping[str, str]] = ..., metadata: Optional[Mapping[str, str]] = ..., files: Optional[Iterable[FileContent]] = ..., tenant: Optional[str] = ..., idempotency_key: Optional[str] = ..., command_hint: Optional[Iterable[str]] = ..., volume: Optional[VolumeMount] = ..., timeout_secs: Optional[float] = ..., same_shape: Optional[bool] = ..., policy: Optional[PolicySpec] = ..., runtime: Optional[str] = ...) -> None: ...
 
 class GetSandboxRequest(Message):
     sandbox: str
@@ -565,7 +569,9 @@ class Explanation(Message):
     timeout_secs: int
     stripped_environment: MutableSequence[str]
     rules: MutableSequence[Enforcement]
-    def __init__(self, *, requested_backend: Optional[str] = ..., chosen_backend: Optional[str] = ..., reason: Optional[str] = ..., template: Optional[str] = ..., template_reason: Optional[str] = ..., network_mode: Optional[str] = ..., network_enforcement: Optional[str] = ..., writable_paths: Optional[Iterable[str]] = ..., timeout_secs: Optional[int] = ..., stripped_environment: Optional[Iterable[str]] = ..., rules: Optional[Iterable[Enforcement]] = ..., **reserved: Any) -> None: ...
+    runtime: str
+    platform: str
+    def __init__(self, *, requested_backend: Optional[str] = ..., chosen_backend: Optional[str] = ..., reason: Optional[str] = ..., template: Optional[str] = ..., template_reason: Optional[str] = ..., network_mode: Optional[str] = ..., network_enforcement: Optional[str] = ..., writable_paths: Optional[Iterable[str]] = ..., timeout_secs: Optional[int] = ..., stripped_environment: Optional[Iterable[str]] = ..., rules: Optional[Iterable[Enforcement]] = ..., runtime: Optional[str] = ..., platform: Optional[str] = ..., **reserved: Any) -> None: ...
 
 class Event(Message):
     seq: int
@@ -1046,7 +1052,8 @@ class Caller(Message):
 
 class ProbeBackendsRequest(Message):
     backend: str
-    def __init__(self, *, backend: Optional[str] = ...) -> None: ...
+    refresh: bool
+    def __init__(self, *, backend: Optional[str] = ..., refresh: Optional[bool] = ...) -> None: ...
 
 class Probe(Message):
     backend: str
@@ -1055,7 +1062,10 @@ class Probe(Message):
     start_ms: float
     enforcement: MutableSequence[Enforcement]
     remedy: str
-    def __init__(self, *, backend: Optional[str] = ..., works: Optional[bool] = ..., detail: Optional[str] = ..., start_ms: Optional[float] = ..., enforcement: Optional[Iterable[Enforcement]] = ..., remedy: Optional[str] = ..., **reserved: Any) -> None: ...
+    runtime: str
+    platform: str
+    fast: bool
+    def __init__(self, *, backend: Optional[str] = ..., works: Optional[bool] = ..., detail: Optional[str] = ..., start_ms: Optional[float] = ..., enforcement: Optional[Iterable[Enforcement]] = ..., remedy: Optional[str] = ..., runtime: Optional[str] = ..., platform: Optional[str] = ..., fast: Optional[bool] = ..., **reserved: Any) -> None: ...
 
 class ProbeBackendsResponse(Message):
     probes: MutableSequence[Probe]

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use belljar_api::v1;
 use belljar_client::Client;
-use belljar_engine::Engine;
+use belljar_engine::{CreateRequest, Engine};
 use serde::Serialize;
 
 use self::crowd::{Followers, Idle};
@@ -58,13 +58,13 @@ async fn measure(engine: &Engine, beside: &Beside, args: &BenchApiArgs) -> Resul
     let client = beside.client().await?;
     let mut rest = Rest::connect(beside.tcp()).await?;
     for _ in 0..WARM_UP {
-        whole(engine).await?;
+        whole(engine, &CreateRequest::default()).await?;
         over_grpc(&client).await?;
         rest.whole().await?;
     }
     let (mut inside, mut grpc, mut http) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..args.count {
-        inside.push(whole(engine).await?.whole());
+        inside.push(whole(engine, &CreateRequest::default()).await?.whole());
         grpc.push(over_grpc(&client).await?.whole());
         http.push(rest.whole().await?);
     }

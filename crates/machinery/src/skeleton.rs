@@ -72,9 +72,13 @@ impl Skeleton {
         ] {
             skeleton.link(name, to);
         }
-        for path in
-            ["run/belljar", "run/belljar/service", "run/belljar/trust", crate::tools::TARGET]
-        {
+        for path in [
+            "run/belljar",
+            "run/belljar/service",
+            "run/belljar/trust",
+            crate::init::TARGET,
+            crate::tools::TARGET,
+        ] {
             skeleton.directory(path);
         }
         for path in

@@ -9,11 +9,21 @@ use belljar_launcher::wire::{Disk, DiskKind, Facts};
 use belljar_policy::limits::{format_bytes, format_cpus};
 use belljar_policy::{Asked, NetworkMode};
 
+use crate::wall::Wall;
+
 /// Processes of ours that the kernel counts too: the agent and, where a resource limit counts, a supervisor.
 const AGENT: u32 = 1;
 const AGENT_AND_SUPERVISOR: u32 = 2;
 /// What programs expect of `/dev/shm`, at most; it counts against memory.
 const SHARED_MEMORY: u64 = 64 << 20;
+
+/// What a runtime's own threads may be, beside those of the workload: Go starts a handful, however small the work.
+const RUNTIME_THREADS: u32 = 24;
+/// What gVisor itself may take beside the workload: its kernel and its file server, and on the host a process or two
+/// for every one inside.
+const KERNEL_MEMORY: u64 = 128 << 20;
+const KERNEL_THREADS: u32 = 512;
+const HOST_THREADS_PER_PROCESS: u32 = 4;
 
 const RLIMIT_CORE: u32 = 4;
 const RLIMIT_NPROC: u32 = 6;
@@ -36,7 +46,7 @@ pub(crate) struct Mechanisms {
 }
 
 /// Chooses. Nothing is made; an error names the rule that cannot be kept here.
-pub(crate) fn choose(spec: &SandboxSpec, facts: &Facts) -> Result<Mechanisms> {
+pub(crate) fn choose(spec: &SandboxSpec, facts: &Facts, wall: &Wall) -> Result<Mechanisms> {
     let mut chosen = Mechanisms {
         memory_bytes: None,
         memory_watch_bytes: None,
@@ -52,17 +62,24 @@ pub(crate) fn choose(spec: &SandboxSpec, facts: &Facts) -> Result<Mechanisms> {
         resource_limits: vec![ResourceLimit { resource: RLIMIT_CORE, soft: 0, hard: 0 }],
         enforcement: Vec::new(),
     };
-    network(spec, &mut chosen);
-    memory(spec, facts, &mut chosen)?;
+    network(spec, wall, &mut chosen);
+    memory(spec, facts, wall, &mut chosen)?;
     cpu(spec, facts, &mut chosen)?;
-    pids(spec, facts, &mut chosen);
+    pids(spec, facts, wall, &mut chosen);
     disk(spec, facts, &mut chosen)?;
-    walls(spec, facts, &mut chosen);
+    walls(spec, facts, wall, &mut chosen);
     Ok(chosen)
 }
 
-fn network(spec: &SandboxSpec, chosen: &mut Mechanisms) {
+fn network(spec: &SandboxSpec, wall: &Wall, chosen: &mut Mechanisms) {
     let mechanism = match spec.network {
+        NetworkMode::None if wall.has_own_kernel() => {
+            "gVisor's own network stack, with no interface but loopback"
+        }
+        NetworkMode::Allowlist | NetworkMode::Full if wall.has_own_kernel() => {
+            "gVisor in host mode (sockets of the host's kernel) inside a network namespace whose only link leads to a \
+            gateway without a way out; nftables there turns connections and DNS to doors on the host and drops all else"
+        }
         NetworkMode::None => "network namespace with no interface but loopback",
         NetworkMode::Allowlist | NetworkMode::Full => {
             "network namespace whose only link leads to a gateway without a way out; \
@@ -72,10 +89,21 @@ fn network(spec: &SandboxSpec, chosen: &mut Mechanisms) {
     chosen.say(Subject::Network, spec.network.as_str(), mechanism, true);
 }
 
-fn memory(spec: &SandboxSpec, facts: &Facts, chosen: &mut Mechanisms) -> Result<()> {
+fn memory(spec: &SandboxSpec, facts: &Facts, wall: &Wall, chosen: &mut Mechanisms) -> Result<()> {
     let limit = spec.limits.memory_bytes;
     let rule = format_bytes(limit.value);
     match &facts.memory {
+        Some(version) if wall.has_own_kernel() => {
+            // Its kernel shares the controller with the workload and must not be what is killed first.
+            chosen.memory_watch_bytes = Some(limit.value);
+            chosen.memory_bytes = Some(limit.value.saturating_add(KERNEL_MEMORY));
+            let mechanism = format!(
+                "the agent watches resident memory and kills the workload above it; {version} memory controller, no \
+                swap, at {} more for gVisor itself",
+                format_bytes(KERNEL_MEMORY)
+            );
+            chosen.say(Subject::Memory, &rule, &mechanism, true);
+        }
         Some(version) => {
             chosen.memory_bytes = Some(limit.value);
             chosen.say(
@@ -135,19 +163,26 @@ fn affinity(id: &str, count: u32, of: u32) -> u64 {
     (0..count).fold(0, |mask, step| mask | 1 << (start.wrapping_add(step) % of))
 }
 
-fn pids(spec: &SandboxSpec, facts: &Facts, chosen: &mut Mechanisms) {
+fn pids(spec: &SandboxSpec, facts: &Facts, wall: &Wall, chosen: &mut Mechanisms) {
     let limit = spec.limits.pids.value;
     let rule = format!("{limit} processes and threads");
-    if let Some(version) = &facts.pids {
+    if let (Some(version), Some(_)) = (&facts.pids, wall.runtime()) {
+        // The controller counts the runtime too, whose threads come and go; so the exact number is kept inside.
+        let around = match wall.has_own_kernel() {
+            true => limit.saturating_mul(HOST_THREADS_PER_PROCESS).saturating_add(KERNEL_THREADS),
+            false => limit.saturating_add(RUNTIME_THREADS),
+        };
+        chosen.pids = Some(around);
+        chosen.limit_processes(limit);
+        let mechanism = format!(
+            "RLIMIT_NPROC for each user inside; {version} pids controller at {around} for all of it, the runtime included"
+        );
+        chosen.say(Subject::Pids, &rule, &mechanism, true);
+    } else if let Some(version) = &facts.pids {
         chosen.pids = Some(limit.saturating_add(AGENT));
         chosen.say(Subject::Pids, &rule, &format!("{version} pids controller"), true);
     } else {
-        let value = u64::from(limit.saturating_add(AGENT_AND_SUPERVISOR));
-        chosen.resource_limits.push(ResourceLimit {
-            resource: RLIMIT_NPROC,
-            soft: value,
-            hard: value,
-        });
+        chosen.limit_processes(limit);
         chosen.say(Subject::Pids, &rule, "RLIMIT_NPROC, counted per user namespace", true);
     }
 }
@@ -177,17 +212,21 @@ fn disk(spec: &SandboxSpec, facts: &Facts, chosen: &mut Mechanisms) -> Result<()
     Ok(())
 }
 
-fn walls(spec: &SandboxSpec, facts: &Facts, chosen: &mut Mechanisms) {
-    let (root, mechanism) = if spec.writable_root {
-        (
-            "root is a copy-on-write layer; the template stays as it is",
-            "overlay in a mount namespace, pivot_root",
-        )
+fn walls(spec: &SandboxSpec, facts: &Facts, wall: &Wall, chosen: &mut Mechanisms) {
+    let root = if spec.writable_root {
+        "root is a copy-on-write layer; the template stays as it is"
     } else {
-        (
-            "root is read-only; /workspace, /tmp, /output and /home/user are writable",
-            "read-only mounts in a mount namespace, pivot_root, Landlock where the kernel has it",
-        )
+        "root is read-only; /workspace, /tmp, /output and /home/user are writable"
+    };
+    let mechanism = match (wall.has_own_kernel(), spec.writable_root) {
+        (true, true) => "overlay in a mount namespace, served to gVisor's kernel as its only files",
+        (true, false) => {
+            "read-only mounts in a mount namespace, served to gVisor's kernel as its only files"
+        }
+        (false, true) => "overlay in a mount namespace, pivot_root",
+        (false, false) => {
+            "read-only mounts in a mount namespace, pivot_root, Landlock where the kernel has it"
+        }
     };
     chosen.say(Subject::Filesystem, root, mechanism, true);
     let identity = if facts.privileged {
@@ -196,13 +235,13 @@ fn walls(spec: &SandboxSpec, facts: &Facts, chosen: &mut Mechanisms) {
         "user namespace that maps one id; no capabilities, no_new_privs"
     };
     chosen.say(Subject::Identity, &format!("uid {}", spec.user.uid), identity, true);
-    chosen.say(
-        Subject::Syscalls,
-        "only those in the table",
-        "seccomp filter, 32-bit entry ends the process",
-        true,
-    );
-    let kill = if facts.group_kill {
+    let calls = if wall.has_own_kernel() {
+        "seccomp filter in gVisor's kernel, which answers what is left; a few of the host's own reach the host, by gVisor's filter"
+    } else {
+        "seccomp filter, 32-bit entry ends the process"
+    };
+    chosen.say(Subject::Syscalls, "only those in the table", calls, true);
+    let kill = if facts.group_kill && !wall.has_own_kernel() {
         "a cgroup per process, killed as one"
     } else {
         "a subreaper per process"
@@ -237,6 +276,12 @@ fn may_weaken<T>(
 }
 
 impl Mechanisms {
+    fn limit_processes(&mut self, limit: u32) {
+        let value = u64::from(limit.saturating_add(AGENT_AND_SUPERVISOR));
+        let limit = ResourceLimit { resource: RLIMIT_NPROC, soft: value, hard: value };
+        self.resource_limits.push(limit);
+    }
+
     fn say(&mut self, subject: Subject, rule: &str, mechanism: &str, full: bool) {
         self.enforcement.push(Enforcement {
             subject,

@@ -1,6 +1,6 @@
-//! The backend trait on top of the launcher.
+//! The launcher of an installation, and the life of the sandboxes that it makes.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -8,14 +8,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use async_trait::async_trait;
 use belljar_backend::{
-    AgentSetup, Backend, Counters, Doors, Enforcement, Error, IsolationClass, LandlockAccess,
-    Orphan, Probe, Result, RootSource, Running, SandboxSpec, Stream, TreeKill,
+    Counters, Doors, Enforcement, Error, Orphan, Result, RootSource, Running, SandboxSpec, Stream,
 };
 use belljar_codes::Code;
-use belljar_launcher::wire::{self, Answer, Ask, Facts, MountKind, Start, Tree};
-use belljar_policy::{Access, NetworkMode, SandboxId};
+use belljar_launcher::wire::{self, Answer, Ask, Facts, Start};
+use belljar_policy::{NetworkMode, SandboxId};
 use belljar_sys::process::ProcessIdentity;
 use belljar_sys::{memory_file, mount};
 use tokio::sync::{Mutex, OnceCell};
@@ -23,20 +21,15 @@ use tokio::sync::{Mutex, OnceCell};
 use crate::client::Client;
 use crate::explain::explain;
 use crate::host::HostRoot;
-use crate::host_path::HostPath;
-use crate::mechanism::{self, Mechanisms};
-use crate::{doors, programs, rootfs, seccomp, tools};
+use crate::request::{Request, mounts};
+use crate::setup::agent_setup;
+use crate::wall::Wall;
+use crate::{doors, mechanism};
 
-/// Capabilities that a workload asked to be root has inside its user namespace: what package managers need.
-/// CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID, NET_BIND_SERVICE, SYS_CHROOT, SETFCAP.
-const ROOT_CAPABILITIES: u64 =
-    1 | 1 << 1 | 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 10 | 1 << 18 | 1 << 31;
-/// How long a probe may take before the answer is "does not work".
-const PROBE_LIMIT: Duration = Duration::from_secs(10);
 /// How long to wait for an agent that was told to die, before that is an error.
 const GONE_POLL: Duration = Duration::from_secs(30);
 
-/// How the backend is set up.
+/// How the machinery is set up.
 #[derive(Clone, Debug)]
 pub struct Options {
     pub state_dir: PathBuf,
@@ -44,8 +37,8 @@ pub struct Options {
     pub launcher: PathBuf,
 }
 
-/// Namespaces and the rest of it on this host's own kernel.
-pub struct Native {
+/// One installation on this host. Backends that are made of it share it.
+pub struct Machine {
     options: Options,
     /// Made when it is first needed, and anew when it has ended.
     launcher: Mutex<Option<Arc<Launched>>>,
@@ -60,7 +53,7 @@ struct Launched {
     facts: Facts,
 }
 
-impl Native {
+impl Machine {
     #[must_use]
     pub fn new(options: Options) -> Self {
         Self {
@@ -145,7 +138,7 @@ impl Native {
         self.doors.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    async fn host_root(&self, privileged: bool, network: bool) -> Result<&HostRoot> {
+    pub(crate) async fn host_root(&self, privileged: bool, network: bool) -> Result<&HostRoot> {
         self.hosts[usize::from(network)]
             .get_or_try_init(|| async {
                 HostRoot::build(&self.templates(), privileged, network).map_err(|error| {
@@ -156,7 +149,7 @@ impl Native {
             .await
     }
 
-    fn templates(&self) -> PathBuf {
+    pub(crate) fn templates(&self) -> PathBuf {
         self.options.state_dir.join("templates")
     }
 
@@ -169,8 +162,12 @@ impl Native {
         ProcessIdentity::from_text(&text)
     }
 
-    /// How long a tiny sandbox took, what would hold one, and why there are no networks, if there are none.
-    async fn try_probe(&self) -> Result<(f64, Vec<Enforcement>, Option<Error>)> {
+    /// Starts and ends a tiny sandbox behind a wall; tells how many milliseconds that took, what would hold one with the
+    /// default limits, and why there are no networks, if there are none. Whoever asks bounds the time.
+    pub(crate) async fn try_wall(
+        &self,
+        wall: &Wall,
+    ) -> Result<(f64, Vec<Enforcement>, Option<Error>)> {
         let spec = || SandboxSpec {
             id: probe_id(),
             root: RootSource::Host,
@@ -184,12 +181,13 @@ impl Native {
             hostname: "probe".to_owned(),
             programs: None,
             tools: false,
+            runtime: None,
         };
-        let enforcement = self.plan(&spec()).await?;
+        let enforcement = self.plan(wall, &spec()).await?;
         let started = Instant::now();
         let spec = spec();
         let id = spec.id.clone();
-        let running = self.start(spec).await;
+        let running = self.start(wall, spec).await;
         let started = started.elapsed();
         // In the sandbox that is there: nothing is prepared for others that way.
         let doors = if running.is_ok() { self.doors(&id, &[]).await.err() } else { None };
@@ -200,72 +198,28 @@ impl Native {
         let taken = started + stopping.elapsed();
         Ok((taken.as_secs_f64() * 1000.0, enforcement, doors))
     }
-}
-
-#[async_trait]
-impl Backend for Native {
-    fn name(&self) -> &'static str {
-        "native"
-    }
-
-    fn class(&self) -> Option<IsolationClass> {
-        Some(IsolationClass::Namespace)
-    }
-
-    async fn probe(&self) -> Probe {
-        let mut probe = Probe {
-            backend: self.name().to_owned(),
-            works: false,
-            class: IsolationClass::Namespace,
-            reason: String::new(),
-            remedy: None,
-            start_ms: None,
-            enforcement: Vec::new(),
-        };
-        match tokio::time::timeout(PROBE_LIMIT, self.try_probe()).await {
-            Ok(Ok((milliseconds, enforcement, no_networks))) => {
-                let privileged = self.facts().await.is_ok_and(|facts| facts.privileged);
-                probe.works = true;
-                probe.reason =
-                    if privileged { "root" } else { "ordinary user, user namespaces" }.to_owned();
-                if let Some(error) = no_networks {
-                    probe
-                        .reason
-                        .push_str(&format!("; only `--network none`: {}", with_causes(&error)));
-                    probe.remedy = error.remedy;
-                }
-                probe.start_ms = Some(milliseconds);
-                probe.enforcement = enforcement;
-            }
-            Ok(Err(error)) => {
-                probe.reason = with_causes(&error);
-                probe.remedy = error.remedy;
-            }
-            Err(_) => {
-                probe.reason =
-                    format!("a tiny sandbox did not start within {} s", PROBE_LIMIT.as_secs())
-            }
-        }
-        probe
-    }
-
-    async fn plan(&self, spec: &SandboxSpec) -> Result<Vec<Enforcement>> {
+    /// Every rule of `spec` with the mechanism that will enforce it.
+    pub async fn plan(&self, wall: &Wall, spec: &SandboxSpec) -> Result<Vec<Enforcement>> {
         let launched = self.launched().await?;
         let facts = &launched.facts;
-        check_identity(spec, facts)?;
-        Ok(mechanism::choose(spec, facts)?.enforcement)
+        check_identity(spec, facts, wall)?;
+        Ok(mechanism::choose(spec, facts, wall)?.enforcement)
     }
 
-    async fn start(&self, spec: SandboxSpec) -> Result<Running> {
+    pub async fn start(&self, wall: &Wall, spec: SandboxSpec) -> Result<Running> {
         let launched = self.launched().await?;
         let facts = &launched.facts;
-        check_identity(&spec, facts)?;
-        let mechanisms = mechanism::choose(&spec, facts)?;
+        check_identity(&spec, facts, wall)?;
+        let mechanisms = mechanism::choose(&spec, facts, wall)?;
         let mut request = Request::default();
-        let search_path = self.root(&spec, facts, &mut request).await?;
-        let agent = agent_setup(&spec, facts, &mechanisms, &search_path);
+        let search_path = self.root(&spec, facts, wall, &mut request).await?;
+        let agent = agent_setup(&spec, facts, wall, &mechanisms, &search_path);
         let id = spec.id.clone();
         let mounts = mounts(spec.mounts, &mut request);
+        let runtime = wall.runtime().map(|runtime| wire::Runtime {
+            kind: runtime.kind,
+            program: request.tree(&runtime.program),
+        });
         let start = Start {
             id: id.as_str().to_owned(),
             hostname: spec.hostname,
@@ -283,6 +237,7 @@ impl Backend for Native {
             service: spec.programs.is_some() || spec.tools,
             doors: spec.network != NetworkMode::None,
             affinity: mechanisms.affinity,
+            runtime,
         };
         let ask = Ask::Start(Box::new(start));
         match self.launched().await?.client.ask_for(ask, &request.descriptors).await? {
@@ -301,7 +256,7 @@ impl Backend for Native {
         }
     }
 
-    async fn connect(&self, id: &SandboxId) -> Result<Stream> {
+    pub async fn connect(&self, id: &SandboxId) -> Result<Stream> {
         let gone = |error: io::Error| {
             Error::new(Code::SandboxGone, format!("sandbox `{id}` does not answer"))
                 .with_source(error)
@@ -313,11 +268,11 @@ impl Backend for Native {
         Stream::connect(address).await.map_err(gone)
     }
 
-    async fn is_alive(&self, id: &SandboxId) -> Result<bool> {
+    pub async fn is_alive(&self, id: &SandboxId) -> Result<bool> {
         Ok(self.process(id).is_some_and(|process| process.open().is_some()))
     }
 
-    async fn wait_gone(&self, id: &SandboxId) -> Result<()> {
+    pub async fn wait_gone(&self, id: &SandboxId) -> Result<()> {
         let Some(pidfd) = self.process(id).and_then(|process| process.open()) else {
             return Ok(());
         };
@@ -333,7 +288,7 @@ impl Backend for Native {
         pidfd.readable().await.map(|_| ()).map_err(failed)
     }
 
-    async fn stop(&self, id: &SandboxId) -> Result<()> {
+    pub async fn stop(&self, id: &SandboxId) -> Result<()> {
         self.lock_doors().remove(id);
         let ask = self.ask(Ask::Stop { id: id.as_str().to_owned() }, &[]);
         match tokio::time::timeout(GONE_POLL, ask).await {
@@ -345,7 +300,7 @@ impl Backend for Native {
         }
     }
 
-    async fn pause(&self, id: &SandboxId) -> Result<()> {
+    pub async fn pause(&self, id: &SandboxId) -> Result<()> {
         if !self.launched().await?.facts.group_kill {
             return Err(Error::new(
                 Code::NotEnforceable,
@@ -356,14 +311,14 @@ impl Backend for Native {
         self.freeze(id, true).await
     }
 
-    async fn resume(&self, id: &SandboxId) -> Result<()> {
+    pub async fn resume(&self, id: &SandboxId) -> Result<()> {
         match self.launched().await?.facts.group_kill {
             true => self.freeze(id, false).await,
             false => Ok(()), // it cannot have been paused
         }
     }
 
-    async fn doors(&self, id: &SandboxId, udp_ports: &[u16]) -> Result<Option<Doors>> {
+    pub async fn doors(&self, id: &SandboxId, udp_ports: &[u16]) -> Result<Option<Doors>> {
         let made = self.lock_doors().remove(id);
         if let Some(doors) = made.filter(|_| udp_ports.is_empty()) {
             return Ok(Some(doors));
@@ -376,7 +331,7 @@ impl Backend for Native {
         }
     }
 
-    async fn counters(&self, id: &SandboxId) -> Result<Counters> {
+    pub async fn counters(&self, id: &SandboxId) -> Result<Counters> {
         match self.ask(Ask::Counters { id: id.as_str().to_owned() }, &[]).await? {
             Answer::Counters(counters) => Ok(Counters {
                 oom_kills: counters.oom_kills,
@@ -392,11 +347,11 @@ impl Backend for Native {
         }
     }
 
-    async fn reset_workspace_layer(&self, id: &SandboxId) -> Result<()> {
+    pub async fn reset_workspace_layer(&self, id: &SandboxId) -> Result<()> {
         self.ask(Ask::ResetLayer { id: id.as_str().to_owned() }, &[]).await.map(|_| ())
     }
 
-    async fn orphans(&self, known: &[SandboxId]) -> Result<Vec<Orphan>> {
+    pub async fn orphans(&self, known: &[SandboxId]) -> Result<Vec<Orphan>> {
         let found = match self.ask(Ask::Find, &[]).await? {
             Answer::Found(found) => found,
             other => return Err(unexpected(other)),
@@ -412,7 +367,7 @@ impl Backend for Native {
             .collect())
     }
 
-    async fn recover(&self) -> Result<()> {
+    pub async fn recover(&self) -> Result<()> {
         let entries = |name: &str| {
             std::fs::read_dir(self.options.state_dir.join(name)).into_iter().flatten().flatten()
         };
@@ -425,183 +380,22 @@ impl Backend for Native {
         Ok(())
     }
 
-    async fn close(&self) {
+    pub async fn close(&self) {
         if let Some(launched) = self.launcher.lock().await.take() {
             launched.client.close().await;
         }
     }
 }
 
-/// What a start request is put together from.
-#[derive(Default)]
-struct Request {
-    descriptors: Vec<Arc<OwnedFd>>,
-    root: Vec<Tree>,
-    binds: Vec<wire::Bind>,
-}
-
-impl Request {
-    fn tree(&mut self, source: &HostPath) -> Tree {
-        self.descriptors.push(Arc::clone(&source.descriptor));
-        Tree { descriptor: self.descriptors.len() - 1, path: source.real.clone() }
-    }
-
-    fn bind(&mut self, source: &HostPath, target: &str, layered: bool) {
-        let source = self.tree(source);
-        self.binds.push(wire::Bind { source, target: target.as_bytes().to_vec(), layered });
-    }
-}
-
-impl Native {
-    /// Puts the root into the request and returns where programs are searched.
-    async fn root(
-        &self,
-        spec: &SandboxSpec,
-        facts: &Facts,
-        request: &mut Request,
-    ) -> Result<Vec<String>> {
-        let state_failed = |error: io::Error| {
-            Error::new(Code::StateFailed, "a template directory cannot be made").with_source(error)
-        };
-        let network = spec.network != NetworkMode::None;
-        let (base, search_path) = match &spec.root {
-            RootSource::Host => {
-                let host = self.host_root(facts.privileged, network).await?;
-                let skeleton = request.tree(&host.skeleton);
-                request.root.push(skeleton);
-                for (source, target) in &host.binds {
-                    request.bind(source, target, target == "usr");
-                }
-                (PathBuf::from("/"), host.search_path.clone())
-            }
-            RootSource::Directory { path, descriptor } => {
-                let points = rootfs::mount_points(&self.templates(), facts.privileged, network)
-                    .map_err(state_failed)?;
-                let points = request.tree(&HostPath::open(&points).map_err(state_failed)?);
-                let copy = descriptor.try_clone().map_err(state_failed)?;
-                let directory = request.tree(&HostPath::of(copy, path));
-                request.root.extend([points, directory]);
-                (path.clone(), rootfs::SEARCH_PATH.iter().map(|&path| path.to_owned()).collect())
-            }
-        };
-        for cover in &spec.covers {
-            let copy = cover.source.descriptor.try_clone().map_err(state_failed)?;
-            let target = cover.target.strip_prefix("/").unwrap_or(&cover.target);
-            let target = target.to_str().unwrap_or_default();
-            request.bind(&HostPath::of(copy, &cover.source.path), target, false);
-        }
-        if let Some(programs) = &spec.programs {
-            let stub = belljar_agent_image::AGENT;
-            let covers = programs::covers(
-                &base,
-                &search_path,
-                programs,
-                &self.templates(),
-                stub,
-                facts.privileged,
-            )
-            .map_err(|error| match error.kind() {
-                io::ErrorKind::NotFound => Error::new(
-                    Code::ProgramNotFound,
-                    format!("program `{error}` of `--programs` is not in the template"),
-                )
-                .with_remedy("name programs as they are found in the template's PATH"),
-                _ => state_failed(error),
-            })?;
-            for cover in covers {
-                request.bind(
-                    &HostPath::open(&cover.directory).map_err(state_failed)?,
-                    &cover.target,
-                    false,
-                );
-                for (program, target) in cover.programs {
-                    request.bind(&HostPath::open(&program).map_err(state_failed)?, &target, false);
-                }
-            }
-        }
-        if spec.tools {
-            let program = belljar_agent_image::AGENT;
-            let directory = tools::directory(&self.templates(), program, facts.privileged)
-                .map_err(state_failed)?;
-            let directory = HostPath::open(&directory).map_err(state_failed)?;
-            request.bind(&directory, tools::TARGET, false);
-        }
-        Ok(search_path)
-    }
-}
-
-fn mounts(mounts: Vec<belljar_backend::ResolvedMount>, request: &mut Request) -> Vec<wire::Mount> {
-    mounts
-        .into_iter()
-        .map(|mount| wire::Mount {
-            kind: match (mount.overlay, mount.access) {
-                (true, _) => MountKind::Layer,
-                (false, Access::ReadOnly) => MountKind::ReadOnly,
-                (false, Access::ReadWrite) => MountKind::ReadWrite,
-            },
-            target: mount
-                .target
-                .strip_prefix("/")
-                .unwrap_or(&mount.target)
-                .as_os_str()
-                .as_bytes()
-                .to_vec(),
-            source: request.tree(&HostPath::of(mount.source.descriptor, &mount.source.path)),
-        })
-        .collect()
-}
-
-fn agent_setup(
-    spec: &SandboxSpec,
-    facts: &Facts,
-    mechanisms: &Mechanisms,
-    search_path: &[String],
-) -> AgentSetup {
-    let shared =
-        if mechanisms.affinity.is_some() { seccomp::keep_affinity() } else { seccomp::shared() };
-    let root =
-        if spec.writable_root { LandlockAccess::ReadWrite } else { LandlockAccess::ReadExecute };
-    let mut landlock = vec![
-        (PathBuf::from("/"), root),
-        (PathBuf::from("/dev"), LandlockAccess::Devices),
-        (PathBuf::from("/proc"), LandlockAccess::Devices),
-    ];
-    for path in ["/workspace", "/tmp", "/output", "/home/user", "/dev/shm"] {
-        landlock.push((PathBuf::from(path), LandlockAccess::ReadWrite));
-    }
-    for mount in &spec.mounts {
-        if mount.access == Access::ReadWrite || mount.overlay {
-            landlock.push((mount.target.clone(), LandlockAccess::ReadWrite));
-        }
-    }
-    let environment = BTreeMap::from([("PATH".to_owned(), search_path.join(":"))]);
-    AgentSetup {
-        seccomp: vec![seccomp::own().to_vec()],
-        shared_seccomp: vec![shared.to_vec()],
-        landlock,
-        tree_kill: if facts.group_kill { TreeKill::Cgroup } else { TreeKill::Subreaper },
-        resource_limits: mechanisms.resource_limits.clone(),
-        root_capabilities: ROOT_CAPABILITIES,
-        memory_watch_bytes: mechanisms.memory_watch_bytes,
-        single_user: !facts.privileged,
-        environment,
-        service_socket: spec
-            .programs
-            .is_some()
-            .then(|| PathBuf::from("/run/belljar/service/agent.sock")),
-        tool_socket: spec.tools.then(|| PathBuf::from(tools::SOCKET)),
-        search_paths: if spec.tools { tools::search_paths() } else { Vec::new() },
-        workspace_layer: spec
-            .mounts
-            .iter()
-            .any(|mount| mount.overlay)
-            .then(|| PathBuf::from("/run/belljar/private/layers/workspace-0/upper")),
-        working_directory: None,
-    }
-}
-
 /// What no mechanism could make true here.
-fn check_identity(spec: &SandboxSpec, facts: &Facts) -> Result<()> {
+fn check_identity(spec: &SandboxSpec, facts: &Facts, wall: &Wall) -> Result<()> {
+    if wall.runtime().is_some() && !facts.privileged {
+        return Err(Error::new(
+            Code::NotEnforceable,
+            "an OCI runtime needs root here: as an ordinary user it cannot give a sandbox ids and a cgroup of its own",
+        )
+        .with_remedy("run as root, or use `--backend native`"));
+    }
     if !facts.privileged && spec.writable_root && matches!(spec.root, RootSource::Host) {
         return Err(Error::new(
             Code::NotEnforceable,
@@ -635,14 +429,4 @@ fn unexpected(answer: Answer) -> Error {
         Answer::Failed(failure) => explain(&failure),
         _ => Error::new(Code::LauncherFailed, "the launcher gave an answer that fits no question"),
     }
-}
-
-fn with_causes(error: &Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(source) = cause {
-        text = format!("{text}: {source}");
-        cause = source.source();
-    }
-    text
 }

@@ -22,11 +22,44 @@ struct Step {
 }
 
 pub(crate) fn explain(failure: &Failure) -> Error {
+    match failure.stage.as_str() {
+        "runtime" => return runtime_failed(failure),
+        "runtime-program" => {
+            return Error::new(
+                Code::NotEnforceable,
+                "the runtime's program could be changed by somebody other than root, whose power it would have",
+            )
+            .with_remedy("install it so that it belongs to root and nobody else can write to it");
+        }
+        "runtime-layer" => {
+            return Error::new(
+                Code::NotEnforceable,
+                "gVisor's kernel cannot be given another workspace while it runs",
+            )
+            .with_remedy("create a new sandbox, or use another runtime");
+        }
+        _ => {}
+    }
     let path = failure.path.as_ref().map(|path| String::from_utf8_lossy(path).into_owned());
     let cause = io::Error::from_raw_os_error(failure.errno);
     let (code, remedy) = classify(&failure.stage, Errno::from_io_error(&cause), path.as_deref());
     let step = Step { what: words(&failure.stage), path, cause };
     Error::new(code, "the sandbox could not be started").with_source(step).with_remedy(remedy)
+}
+
+/// The runtime ended, or said nothing: its own last words are the cause.
+fn runtime_failed(failure: &Failure) -> Error {
+    let words = failure.path.as_deref().map(String::from_utf8_lossy).unwrap_or_default();
+    let last = words.lines().rev().find(|line| !line.trim().is_empty());
+    let hung = failure.errno == Errno::TIMEDOUT.raw_os_error();
+    let cause = match last {
+        Some(line) => line.trim().chars().filter(|c| !c.is_control()).take(400).collect(),
+        None if hung => "it did not get as far as the agent in time".to_owned(),
+        None => "it ended without a word".to_owned(),
+    };
+    Error::new(Code::StartFailed, "the runtime could not start the sandbox")
+        .with_source(io::Error::other(cause))
+        .with_remedy("`belljar probe` tells which runtimes work on this host")
 }
 
 fn classify(stage: &str, errno: Option<Errno>, path: Option<&str>) -> (Code, &'static str) {

@@ -1,0 +1,65 @@
+//! Trying a wall: a real tiny sandbox, within a limit of time.
+
+use std::time::Duration;
+
+use belljar_backend::Probe;
+
+use crate::machine::Machine;
+use crate::wall::Wall;
+
+/// How long a probe may take before the answer is "does not work".
+pub const LIMIT: Duration = Duration::from_secs(10);
+
+/// What a backend made of this wall can say of itself; its name and what it runs on are for the backend to add.
+pub async fn of(machine: &Machine, wall: &Wall) -> Probe {
+    let mut probe = Probe {
+        backend: String::new(),
+        runtime: None,
+        platform: None,
+        fast: true,
+        works: false,
+        class: wall.class(),
+        reason: String::new(),
+        remedy: None,
+        start_ms: None,
+        enforcement: Vec::new(),
+    };
+    match tokio::time::timeout(LIMIT, machine.try_wall(wall)).await {
+        Ok(Ok((milliseconds, enforcement, no_networks))) => {
+            probe.works = true;
+            if let Some(error) = no_networks {
+                probe.reason = format!("only `--network none`: {}", with_causes(&error));
+                probe.remedy = error.remedy;
+            }
+            probe.start_ms = Some(milliseconds);
+            probe.enforcement = enforcement;
+        }
+        Ok(Err(error)) => {
+            probe.reason = with_causes(&error);
+            probe.remedy = error.remedy;
+        }
+        Err(_) => {
+            probe.reason = format!("a tiny sandbox did not start within {} s", LIMIT.as_secs());
+        }
+    }
+    probe
+}
+
+/// Says what it runs on, before whatever else is to be said of it.
+pub fn runs_on(probe: &mut Probe, what: &str) {
+    probe.reason = match probe.reason.as_str() {
+        "" => what.to_owned(),
+        more => format!("{what}; {more}"),
+    };
+}
+
+/// An error with everything that led to it, in one line.
+fn with_causes(error: &belljar_backend::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(source) = cause {
+        text = format!("{text}: {source}");
+        cause = source.source();
+    }
+    text
+}
