@@ -1,4 +1,5 @@
-"""Times a sandbox's life through this package, to be held against `belljar bench api` on the same machine.
+"""Times a sandbox's life through this package, to be held against `belljar bench api` on the same machine, and a call
+from Python inside to a function of this process.
 
 BELLJAR_BINARY=…/belljar python bench.py [ROUNDS]       a server of its own
 BELLJAR_SERVER=… python bench.py [ROUNDS]               that one
@@ -40,6 +41,31 @@ async def asynchronous(state_dir: str | None, rounds: int) -> list[float]:
     return times[5:]
 
 
+CALLS = """
+import time
+from belljar_tools import call
+for _ in range(50):
+    call("add", left=1, right=2)
+times = []
+for _ in range({rounds}):
+    begun = time.perf_counter()
+    call("add", left=1, right=2)
+    times.append((time.perf_counter() - begun) * 1000)
+print(" ".join(map(str, times)))
+"""
+
+
+def add(left: int, right: int) -> int:
+    return left + right
+
+
+def calls(state_dir: str | None, rounds: int) -> list[float]:
+    policy = {"name": "bench", "version": "1.0", "defaults": {"action": "allow"}, "tool_allowlist": ["add"]}
+    with Belljar(state_dir=state_dir) as client, client.sandboxes.create(policy=policy, tools=[add]) as sandbox:
+        told = sandbox.run_python(CALLS.replace("{rounds}", str(rounds)), check=True, timeout=300).stdout
+    return [float(word) for word in told.split()]
+
+
 def main() -> None:
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 200
     if os.environ.get("BELLJAR_SERVER"):
@@ -51,13 +77,15 @@ def main() -> None:
 
 
 def measure(state_dir: str | None, rounds: int) -> None:
+    life = "create, run `true`, destroy"
     for name, times in (
-        ("blocking", blocking(state_dir, rounds)),
-        ("asynchronous", asyncio.run(asynchronous(state_dir, rounds))),
+        (f"{life}, blocking", blocking(state_dir, rounds)),
+        (f"{life}, asynchronous", asyncio.run(asynchronous(state_dir, rounds))),
+        ("a call of a function", calls(state_dir, rounds)),
     ):
         times.sort()
         p50, p95 = statistics.median(times), times[int(len(times) * 0.95)]
-        print(f"create, run `true`, destroy, {name}: p50 {p50:.2f} ms, p95 {p95:.2f} ms, n = {rounds}")
+        print(f"{name}: p50 {p50:.2f} ms, p95 {p95:.2f} ms, n = {rounds}")
 
 
 if __name__ == "__main__":

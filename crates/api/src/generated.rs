@@ -3665,6 +3665,10 @@ pub struct Network {
     #[prost(bool, tag = "7")]
     #[serde(default)]
     pub callback_requests: bool,
+    /// Ports of UDP, besides DNS, that are asked about with `callback_connections`. Others are closed.
+    #[prost(uint32, repeated, tag = "8")]
+    #[serde(default)]
+    pub callback_udp_ports: ::prost::alloc::vec::Vec<u32>,
 }
 /// A directory of the server's host as `/workspace`.
 #[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]

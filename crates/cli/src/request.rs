@@ -74,6 +74,7 @@ impl SandboxArgs {
             ("--allow-cidr", !self.allow_cidr.is_empty()),
             ("--network-ask", self.network_ask.is_some()),
             ("--network-callback", !self.network_callback.is_empty()),
+            ("--network-callback-udp", !self.network_callback_udp.is_empty()),
             ("--allow", !self.allow.is_empty()),
             ("--workspace", self.workspace.is_some()),
             ("--mount", !self.mount.is_empty()),
@@ -226,6 +227,7 @@ fn network(settings: &Settings, args: &SandboxArgs) -> Result<v1::Network, Failu
         ask_secs,
         callback_connections,
         callback_requests: callback("requests"),
+        callback_udp_ports: args.network_callback_udp.iter().copied().map(u32::from).collect(),
     })
 }
 

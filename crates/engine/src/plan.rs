@@ -187,6 +187,9 @@ impl Plan {
         add(&request.network_ask.unwrap_or_default().as_millis().to_le_bytes());
         let callback = request.network_callback;
         add(&[u8::from(callback.connections), u8::from(callback.requests)]);
+        for port in &request.network_callback_udp {
+            add(&port.to_le_bytes());
+        }
         for mount in &self.spec.mounts {
             add(mount.source.path.as_os_str().as_bytes());
             add(mount.target.as_os_str().as_bytes());

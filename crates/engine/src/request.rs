@@ -96,6 +96,8 @@ pub struct CreateRequest {
     pub network_ask: Option<Duration>,
     /// What a program that is connected decides about.
     pub network_callback: NetworkCallback,
+    /// Ports of UDP to which a program may allow datagrams.
+    pub network_callback_udp: Vec<u16>,
     pub limits: Limits,
     /// Accept weaker mechanisms for limits that were asked for.
     pub best_effort: bool,

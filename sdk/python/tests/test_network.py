@@ -49,7 +49,7 @@ def told(binary: str, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.mark.parametrize(
     "step",
-    ["rules", "packages", "decided", "shown", "asynchronous", "approved", "gone", "given", "refused"],
+    ["rules", "packages", "decided", "datagrams", "shown", "asynchronous", "approved", "gone", "given", "refused"],
 )
 def test_a_step(told: str, step: str) -> None:
     assert step in told.splitlines()

@@ -5,7 +5,7 @@ const definition = defineSandbox({
   network: network.policy((connection) => {
     if (connection.matchDns()?.name.endsWith(".example.com")) return void connection.accept();
     connection.matchHttp("api.example.com")?.accept((request) => {
-      if (request.method !== "GET") throw new Error("this sandbox only reads");
+      if (request.method !== "GET") return request.deny("this sandbox only reads");
       request.headers.set("authorization", "Bearer a-token-of-the-host");
     });
   }),

@@ -8,7 +8,7 @@ import { Endpoint } from "./ranges.js";
 /** Decides about a connection by accepting it, or not. */
 export type ConnectionPolicy = (connection: Connection) => void | Promise<void>;
 
-/** Sees a request on its way out, may change its headers, and denies it by throwing. */
+/** Sees a request on its way out and may change its headers, or deny it; an exception denies, too. */
 export type Middleware = (request: HttpRequest) => void | Promise<void>;
 
 /** A destination: `IP:PORT`, its parts (those that are absent match anything), or a test. */
@@ -148,6 +148,7 @@ export class HttpRequest {
   readonly headers: Headers;
   readonly destination: { readonly src: Endpoint; readonly original: Endpoint; readonly hostname: string | undefined };
   readonly tls: Tls | undefined;
+  #denied: string | undefined;
 
   /** @internal */
   constructor(call: RequestCall) {
@@ -162,6 +163,16 @@ export class HttpRequest {
       hostname: call.host ?? undefined,
     };
     this.tls = tlsOf(call.tls);
+  }
+
+  /** Denies it; whoever sent it is told why. What an exception says is on record only. */
+  deny(reason: string): void {
+    this.#denied = reason;
+  }
+
+  /** @internal */
+  get denied(): string | undefined {
+    return this.#denied;
   }
 }
 
@@ -207,6 +218,7 @@ export class Decider {
     const request = new HttpRequest(call);
     const before = new Headers(request.headers);
     await middleware(request);
+    if (request.denied !== undefined) return { request: { allow: false, reason: request.denied } };
     const setHeaders = [...request.headers]
       .filter(([name, value]) => before.get(name) !== value)
       .map(([name, value]) => ({ name, value }));

@@ -31,7 +31,7 @@ export const rootfs = {
 } as const;
 
 /** What a sandbox may reach. */
-export type NetworkDefinition = Pick<CreateOptions, "network" | "profile" | "allow" | "cidrs" | "ask" | "connections">;
+export type NetworkDefinition = Pick<CreateOptions, "network" | "profile" | "allow" | "cidrs" | "ask" | "connections" | "udpPorts">;
 
 export const network = {
   /** Nothing. */
@@ -42,11 +42,11 @@ export const network = {
   profile: (name: string): NetworkDefinition => ({ profile: name }),
   /**
    * What this function accepts, and nothing else: it is asked about each name and each connection. `allow` and `cidrs`
-   * name what needs no question, and ranges that are not public and may be accepted.
+   * name what needs no question, and ranges that are not public and may be accepted; `udpPorts` what is asked about UDP.
    */
   policy: (
     connections: ConnectionPolicy,
-    options: Pick<CreateOptions, "allow" | "cidrs"> = {},
+    options: Pick<CreateOptions, "allow" | "cidrs" | "udpPorts"> = {},
   ): NetworkDefinition => ({ ...options, network: "allowlist", connections }),
   /** All of the internet. */
   full: (): NetworkDefinition => ({ network: "full" }),

@@ -46,6 +46,8 @@ export interface CreateOptions {
    * `ask`, or beside a policy whose rules ask, it answers for what waits.
    */
   readonly connections?: ConnectionPolicy | undefined;
+  /** Ports of UDP, besides DNS, that `connections` is asked about. */
+  readonly udpPorts?: readonly number[] | undefined;
   /** What the sandbox runs under. The other options may ask for less than it allows, never for more. */
   readonly policy?: PolicyChoice | undefined;
   readonly limits?: Limits | undefined;
@@ -123,12 +125,13 @@ export async function createRequest(options: CreateOptions): Promise<api.CreateS
 }
 
 function network(options: CreateOptions): api.Network | undefined {
-  const { network, profile, allow, cidrs, ask, connections, policy } = options;
+  const { network, profile, allow, cidrs, ask, connections, policy, udpPorts } = options;
   const callbackConnections = connections !== undefined && ask === undefined && policy === undefined;
   if (!callbackConnections && [network, profile, allow, cidrs, ask].every((given) => given === undefined))
     return undefined;
   const mode = network ?? (profile === undefined && (allow ?? cidrs ?? ask) !== undefined ? "allowlist" : undefined);
-  return { mode, profile, allow: list(allow), cidrs: list(cidrs), askSecs: ask, callbackConnections };
+  const callbackUdpPorts = udpPorts === undefined ? undefined : [...udpPorts];
+  return { mode, profile, allow: list(allow), cidrs: list(cidrs), askSecs: ask, callbackConnections, callbackUdpPorts };
 }
 
 export function limits(limits: Limits): api.LimitsInput {

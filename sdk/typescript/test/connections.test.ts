@@ -101,7 +101,8 @@ test("a policy accepts names, connections and requests, one by one", { skip: mis
         connection.matchHttp("*.api.test")?.accept((request) => {
           urls.push(`${request.protocol} ${request.method} ${request.url.href} ${request.destination.hostname}`);
           assert.equal(request.destination.original.port, origin);
-          if (request.method !== "GET") throw new Error("this sandbox only reads");
+          if (request.method === "DELETE") return request.deny("this sandbox only reads");
+          if (request.method !== "GET") throw new Error("a secret of this process");
           request.headers.set("authorization", TOKEN);
           request.headers.delete("cookie");
         });
@@ -117,6 +118,8 @@ test("a policy accepts names, connections and requests, one by one", { skip: mis
   const headers = await get(sandbox, "v1.api.test", "/headers");
   assert.ok(!headers.includes("token-of-the-host") && !headers.includes("own"), headers);
   assert.match(await get(sandbox, "v1.api.test", "/", "DELETE"), /^403 .*this sandbox only reads/);
+  const failed = await get(sandbox, "v1.api.test", "/", "PUT");
+  assert.ok(failed.startsWith("403 ") && !failed.includes("a secret"), failed);
   assert.match(await get(sandbox, "raw.test"), /"cookie":"own"/);
   assert.match(await get(sandbox, "other.test"), /^(denied|403 )/);
   assert.equal(await get(sandbox, "never.test"), "denied");

@@ -97,6 +97,10 @@ pub(crate) struct SandboxArgs {
     #[arg(long, value_name = "WHAT", value_delimiter = ',', help_heading = "Network", value_parser = ["connections", "requests"])]
     pub(crate) network_callback: Vec<String>,
 
+    /// Let the program decide about datagrams to this port, too (repeatable)
+    #[arg(long, value_name = "PORT", help_heading = "Network", requires = "network_callback")]
+    pub(crate) network_callback_udp: Vec<u16>,
+
     /// Show a host directory at /workspace
     ///
     /// With `:ro` at the end nothing can be changed in it.

@@ -165,6 +165,7 @@ fn every_option_of_a_new_sandbox_is_refused_for_an_old_one() {
         allow_cidr: vec!["x".into()],
         network_ask: Some("x".into()),
         network_callback: vec!["x".into()],
+        network_callback_udp: vec![1],
         network: Some("x".into()),
         allow: vec!["x".into()],
         workspace: Some("x".into()),

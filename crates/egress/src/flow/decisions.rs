@@ -89,6 +89,9 @@ impl Judge {
             Ok(Decision::Unanswered(why)) => (Reason::CallbackUnanswered, why),
             Err(_) => (Reason::CallbackUnanswered, "no answer in time".to_owned()),
         };
-        Err(Refusal { rule: Some(label(&words)), reason, message: words })
+        let rule = Some(label(&words));
+        // Told inside are the words of a no, and not how the program failed.
+        let message = if reason == Reason::CallbackDenies { words } else { String::new() };
+        Err(Refusal { rule, reason, message })
     }
 }

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::body::Body;
 use crate::Reason;
+use crate::decide::label;
 
 /// Tells a reply of ours from one of the host's.
 pub(super) const DECISION: &str = "x-belljar-decision";
@@ -60,6 +61,12 @@ impl Refused {
         };
         let reason = self.reason.as_str();
         let (rule, message) = (self.rule.as_deref(), self.message.as_str());
+        // How a program failed is for the record only.
+        let unnamed = label("");
+        let rule = match self.reason {
+            Reason::CallbackUnanswered => Some(unnamed.as_str()),
+            _ => rule,
+        };
         let told = Told { decision, code, reason, rule, host, method, path, message };
         let mut text = serde_json::to_vec(&told).expect("texts serialise");
         text.push(b'\n');
@@ -84,6 +91,9 @@ pub(super) fn sentence(reason: Reason, host: &str) -> String {
         Reason::RuleDenies => format!("a rule denies this request to `{host}`"),
         Reason::CallbackDenies => {
             format!("the program that decides denies this request to `{host}`")
+        }
+        Reason::CallbackUnanswered => {
+            format!("nobody decided about this request to `{host}`")
         }
         Reason::NotApproved => format!("nobody approved this request to `{host}`"),
         Reason::BudgetSpent => format!("the budget for requests to `{host}` is spent"),

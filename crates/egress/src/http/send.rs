@@ -90,7 +90,9 @@ async fn handle(
         greeting: connection.client.greeting.as_ref(),
     };
     let denied = |reason, words: String| {
-        let message = if words.is_empty() { sentence(reason, &head.host) } else { words.clone() };
+        // What a program says is for the sandbox, how it failed is not.
+        let told = reason == Reason::CallbackDenies && !words.is_empty();
+        let message = if told { words.clone() } else { sentence(reason, &head.host) };
         let refused = Refused::new(StatusCode::FORBIDDEN, reason, message);
         Err(Refused { rule: Some(label(&words)), ..refused })
     };

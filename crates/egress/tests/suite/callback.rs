@@ -67,7 +67,7 @@ impl Decider for Program {
             return Handled::Deny { words: "no, thank you".to_owned() };
         }
         if request.path == "/silent" {
-            return Handled::Unanswered("gone".to_owned());
+            return Handled::Unanswered("a secret of the program".to_owned());
         }
         let header = |name: &'static str, value: &'static str| {
             (name.parse().unwrap(), HeaderValue::from_static(value))
@@ -198,7 +198,8 @@ async fn accepted_as_http_each_request_is_the_programs() {
         assert!(told["headers"].get("x-gone").is_none());
         let told = client.get("/no").await.refused(403, "callback-denies");
         assert_eq!(told["message"], "no, thank you");
-        client.get("/silent").await.refused(403, "callback-unanswered");
+        let told = client.get("/silent").await.refused(403, "callback-unanswered");
+        assert!(!told.to_string().contains("a secret"), "how it failed stays outside: {told}");
     }
     let seen = program.requests.lock().unwrap().clone();
     assert_eq!(seen[0], r#"GET good.example/a Some(["http/1.1"]) h2=false"#);

@@ -78,7 +78,7 @@ impl Gates {
         let document = policy.as_ref().map(|policy| &policy.document);
         let rules = sandbox.details.network.rules(mode(sandbox), document)?;
         let authority = authority::find(inner, id).await?;
-        let ports = record::udp_ports(document);
+        let ports = record::udp_ports(&sandbox.details.network, document);
         let backend = inner.backends.get(&sandbox.backend)?;
         let Some(doors) = backend.doors(id, &ports).await? else { return Ok(()) };
         let belljar_backend::Doors { tcp, dns_udp, dns_tcp, udp, proxy } = doors;

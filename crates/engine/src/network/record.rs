@@ -25,6 +25,8 @@ pub(crate) struct NetworkRecord {
     /// What a program that is connected decides about.
     pub(crate) callback_connections: bool,
     pub(crate) callback_requests: bool,
+    /// The ports besides DNS to which datagrams may be sent if a program allows it.
+    pub(crate) callback_udp: Vec<u16>,
     /// It was made with a network, so that it has doors.
     pub(crate) doors: bool,
 }
@@ -39,6 +41,7 @@ impl NetworkRecord {
             narrowed: !request.network.allow.is_empty(),
             callback_connections: request.network_callback.connections,
             callback_requests: request.network_callback.requests,
+            callback_udp: request.network_callback_udp.clone(),
             doors: request.network.mode != NetworkMode::None,
         }
     }
@@ -77,8 +80,8 @@ impl NetworkRecord {
     }
 }
 
-/// The ports besides DNS to which a document lets datagrams be sent.
-pub(crate) fn udp_ports(document: Option<&Document>) -> Vec<u16> {
+/// The ports besides DNS to which datagrams can be sent: a rule of the document, or a program, may allow it.
+pub(crate) fn udp_ports(record: &NetworkRecord, document: Option<&Document>) -> Vec<u16> {
     const DNS: u16 = 53;
     let rules = document.and_then(|document| document.network.as_ref());
     let mut ports: Vec<u16> = rules
@@ -86,6 +89,7 @@ pub(crate) fn udp_ports(document: Option<&Document>) -> Vec<u16> {
         .flat_map(|section| &section.rules)
         .filter(|rule| rule.transport == Transport::Udp && rule.verdict != NetworkVerdict::Deny)
         .flat_map(|rule| rule.port.0.iter().copied())
+        .chain(record.callback_udp.iter().copied())
         .filter(|port| *port != DNS)
         .collect();
     ports.sort_unstable();

@@ -5,12 +5,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use belljar_api::v1;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, SemaphorePermit, mpsc, oneshot};
 
 use super::{CallError, MAX_CALLS};
 
 /// Messages on their way to a client: all its calls, and that they are no longer wanted.
 const OUTGOING: usize = 2 * MAX_CALLS as usize + 1;
+
+/// Decisions that a client is asked for at once. More wait for their turn, and leave room for calls of tools.
+const MAX_DECISIONS: usize = MAX_CALLS as usize * 3 / 4;
 
 /// Nobody waits longer, whatever they say.
 const MAX_DEADLINE: Duration = Duration::from_secs(600);
@@ -19,6 +22,7 @@ const MAX_DEADLINE: Duration = Duration::from_secs(600);
 #[derive(Debug)]
 pub(crate) struct Client {
     outgoing: mpsc::Sender<v1::ServerCallback>,
+    decisions: Semaphore,
     calls: Mutex<Calls>,
 }
 
@@ -33,7 +37,22 @@ impl Client {
     /// With what is to be sent to it.
     pub(crate) fn new() -> (Arc<Self>, mpsc::Receiver<v1::ServerCallback>) {
         let (outgoing, messages) = mpsc::channel(OUTGOING);
-        (Arc::new(Self { outgoing, calls: Mutex::default() }), messages)
+        let decisions = Semaphore::new(MAX_DECISIONS);
+        (Arc::new(Self { outgoing, decisions, calls: Mutex::default() }), messages)
+    }
+
+    /// Asks for a decision, once it is its turn; the deadline is for both.
+    pub(super) async fn decide(
+        self: &Arc<Self>,
+        call: v1::CallbackCall,
+        deadline: Duration,
+    ) -> Result<v1::CallbackAnswer, CallError> {
+        let decided = async {
+            let _turn: SemaphorePermit<'_> =
+                self.decisions.acquire().await.map_err(|_| CallError::Vanished)?;
+            self.ask(call, deadline).await
+        };
+        tokio::time::timeout(deadline, decided).await.unwrap_or(Err(CallError::TimedOut))
     }
 
     /// Asks and waits. `call` needs no id and no deadline. Who stops waiting takes the question back.
@@ -94,6 +113,7 @@ impl Client {
         let mut calls = self.lock();
         calls.gone = true;
         calls.waiting.clear();
+        self.decisions.close();
     }
 
     fn lock(&self) -> MutexGuard<'_, Calls> {

@@ -99,7 +99,7 @@ impl Callbacks {
     ) -> std::result::Result<v1::ConnectionVerdict, CallError> {
         let client = self.find(sandbox, |served| served.connections.as_ref())?;
         let call = v1::CallbackCall { connection: Some(call), ..asked(sandbox) };
-        match client.ask(call, deadline).await? {
+        match client.decide(call, deadline).await? {
             v1::CallbackAnswer { connection: Some(verdict), .. } => verdict::connection(verdict),
             other => Err(no_answer(other)),
         }
@@ -117,7 +117,7 @@ impl Callbacks {
     ) -> std::result::Result<v1::RequestVerdict, CallError> {
         let client = self.find(sandbox, |served| served.requests.as_ref())?;
         let call = v1::CallbackCall { request: Some(call), ..asked(sandbox) };
-        match client.ask(call, deadline).await? {
+        match client.decide(call, deadline).await? {
             v1::CallbackAnswer { request: Some(verdict), .. } => verdict::request(verdict),
             other => Err(no_answer(other)),
         }
@@ -136,7 +136,7 @@ impl Callbacks {
         let client = self.find(sandbox, |served| served.secrets.get(name))?;
         let secret = Some(v1::SecretCall { name: name.to_owned() });
         let call = v1::CallbackCall { secret, ..asked(sandbox) };
-        match client.ask(call, deadline).await? {
+        match client.decide(call, deadline).await? {
             v1::CallbackAnswer { secret: Some(secret), .. } => Ok(secret.value),
             other => Err(no_answer(other)),
         }

@@ -49,6 +49,7 @@ pub(crate) fn create_request(
             network.mode.is_some() || network.profile.is_some() || !network.allow.is_empty()
         }),
         network_callback: callback(wire.network.as_ref()),
+        network_callback_udp: callback_udp(wire.network.as_ref())?,
         network_cidrs: cidrs(caller, wire.network.as_ref())?,
         network_ask: wire
             .network
@@ -174,6 +175,26 @@ fn network(wire: Option<&v1::Network>) -> Result<NetworkPolicy> {
         ),
         _ => Ok(policy),
     }
+}
+
+/// A socket is kept for each.
+const MAX_UDP_PORTS: usize = 64;
+
+fn callback_udp(wire: Option<&v1::Network>) -> Result<Vec<u16>> {
+    let Some(wire) = wire.filter(|wire| !wire.callback_udp_ports.is_empty()) else {
+        return Ok(Vec::new());
+    };
+    if !wire.callback_connections || wire.callback_udp_ports.len() > MAX_UDP_PORTS {
+        let message = format!(
+            "`callback_udp_ports` are {MAX_UDP_PORTS} at most, beside `callback_connections`"
+        );
+        return Err(Problem::invalid(message).with_remedy("name the ports that are needed"));
+    }
+    let port = |port: &u32| {
+        let port = u16::try_from(*port).ok().filter(|port| *port != 0);
+        port.ok_or_else(|| Problem::invalid("a port of `callback_udp_ports` is none"))
+    };
+    wire.callback_udp_ports.iter().map(port).collect()
 }
 
 fn callback(wire: Option<&v1::Network>) -> NetworkCallback {

@@ -37,7 +37,8 @@ class CreateOptions(TypedDict, total=False):
     itself, unused or in any case. files: written before the first command. ensure: shell lines that run once.
     policy: a file, a text, a dictionary, or the name of one that the server keeps; record_policy: none that denies,
     everything is put on record. tools, on_connection, on_request, secrets: functions of this process that answer for
-    the sandbox. callback: `connections` and `requests`, where what answers for them comes later.
+    the sandbox. callback: `connections` and `requests`, where what answers for them comes later. udp_ports: ports of
+    UDP, besides DNS, that `on_connection` is asked about.
     """
 
     name: str | None
@@ -74,6 +75,7 @@ class CreateOptions(TypedDict, total=False):
     on_request: OnRequest | None
     secrets: Secrets
     callback: Sequence[str]
+    udp_ports: Sequence[int]
 
 
 def create(**options: Unpack[CreateOptions]) -> api.CreateSandboxRequest:
@@ -132,6 +134,7 @@ def network(options: CreateOptions) -> api.Network | None:
         ask_secs=options.get("ask"),
         callback_connections="connections" in callback,
         callback_requests="requests" in callback,
+        callback_udp_ports=options.get("udp_ports", ()),
     )
 
 

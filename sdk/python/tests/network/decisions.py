@@ -79,6 +79,29 @@ def decided(client: Belljar) -> None:
     print("decided")
 
 
+def datagrams(client: Belljar) -> None:
+    asked: list[Connection] = []
+
+    def decide(connection: Connection) -> Verdict | None:
+        asked.append(connection)
+        return connection.accept() if connection.is_dns or connection.host == "origin.test" else None
+
+    def say(host: str, port: int) -> str:
+        code = "import socket\ns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\ns.settimeout(3)\n"
+        code += f"s.sendto(b'hello', ({host!r}, {port}))\ntry:\n    print(s.recv(100).decode())\n"
+        return sandbox.run_python(code + "except OSError:\n    print('nothing')\n").stdout.strip()
+
+    with client.sandboxes.create(on_connection=decide, udp_ports=[9999]) as sandbox:
+        assert say("origin.test", 9999) == "hello"
+        assert say("other.test", 9999) == "nothing"
+        assert say("origin.test", 9998) == "nothing"
+        flows = [(one.transport, one.host, one.destination.port) for one in asked if not one.is_dns]
+        assert flows == [("udp", "origin.test", 9999), ("udp", "other.test", 9999)]
+    with pytest.raises(errors.InvalidArgument):
+        client.sandboxes.create(udp_ports=[9999], network="allowlist", allow=["origin.test"])
+    print("datagrams")
+
+
 def shown(client: Belljar) -> None:
     seen: list[Request] = []
 
@@ -220,6 +243,7 @@ def refused(client: Belljar) -> None:
 
 with Belljar() as client:
     decided(client)
+    datagrams(client)
     shown(client)
     asyncio.run(asynchronous())
     approved(client)

@@ -89,6 +89,13 @@ def resolve() -> None:
         server.sendto(head + question[12 : at + 5] + answers, sender)
 
 
+def echo() -> None:
+    server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    server.bind(("0.0.0.0", 9999))
+    while True:
+        server.sendto(*server.recvfrom(2048))
+
+
 def main() -> None:
     for address in ("11.0.0.10", "11.0.0.11"):
         web = http.server.ThreadingHTTPServer((address, 80), Pages)
@@ -98,6 +105,7 @@ def main() -> None:
     context.load_cert_chain(os.environ["TEST_CERTIFICATE"], os.environ["TEST_KEY"])
     secure.socket = context.wrap_socket(secure.socket, server_side=True)
     threading.Thread(target=secure.serve_forever, daemon=True).start()
+    threading.Thread(target=echo, daemon=True).start()
     threading.Thread(target=resolve, daemon=True).start()
     Path(sys.argv[1]).write_text("ready")
     threading.Event().wait()

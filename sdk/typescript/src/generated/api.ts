@@ -634,6 +634,8 @@ export interface Network {
    * HTTP does not leave.
    */
   callbackRequests?: boolean | undefined;
+  /** Ports of UDP, besides DNS, that are asked about with `callback_connections`. Others are closed. */
+  callbackUdpPorts?: number[] | undefined;
   /** Addresses that are not public and may be reached all the same. */
   cidrs?: string[] | undefined;
   /** `none`, `allowlist` or `full`. Absent: what the profile says, else `none`. */

@@ -466,7 +466,8 @@ class Network(Message):
     ask_secs: float
     callback_connections: bool
     callback_requests: bool
-    def __init__(self, *, mode: Optional[str] = ..., profile: Optional[str] = ..., allow: Optional[Iterable[str]] = ..., cidrs: Optional[Iterable[str]] = ..., ask_secs: Optional[float] = ..., callback_connections: Optional[bool] = ..., callback_requests: Optional[bool] = ...) -> None: ...
+    callback_udp_ports: MutableSequence[int]
+    def __init__(self, *, mode: Optional[str] = ..., profile: Optional[str] = ..., allow: Optional[Iterable[str]] = ..., cidrs: Optional[Iterable[str]] = ..., ask_secs: Optional[float] = ..., callback_connections: Optional[bool] = ..., callback_requests: Optional[bool] = ..., callback_udp_ports: Optional[Iterable[int]] = ...) -> None: ...
 
 class Workspace(Message):
     path: str
