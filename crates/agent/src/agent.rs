@@ -11,6 +11,7 @@ use belljar_protocol::MAX_CHUNK;
 use belljar_protocol::v1::{Event, LeaseEnded, event, frame::Body};
 use belljar_sys::message;
 use belljar_sys::signals::SignalDescriptor;
+use belljar_sys::socket::peer_user;
 use belljar_sys::workload::Limit;
 use rustix::net::{SocketFlags, accept_with};
 use rustix::process::Signal;
@@ -37,6 +38,8 @@ pub(crate) struct Agent {
     /// Where hosts come from: a socket that listens, or one on which they are handed over.
     arrivals: Watched,
     handed: bool,
+    /// The only user whose connections are taken, where the socket is in everyone's reach. Nobody else is ever it.
+    pub(crate) host: Option<u32>,
     signals: SignalDescriptor,
     pub(crate) connections: Table<u32, Connection>,
     pub(crate) processes: Table<u32, Process>,
@@ -104,6 +107,7 @@ impl Agent {
             poller,
             arrivals,
             handed: inherited.handed,
+            host: inherited.host,
             signals,
             connections: Table::default(),
             processes: Table::default(),
@@ -181,12 +185,17 @@ impl Agent {
 
     fn accept(&mut self) {
         let Some(socket) = self.next_arrival() else { return };
-        if self.connections.len() >= MOST_CONNECTIONS {
+        if self.connections.len() >= MOST_CONNECTIONS || !self.is_host(&socket) {
             return;
         }
         let id = self.new_id();
         let socket = self.poller.own(socket, Token::Connection(id));
         self.connections.insert(id, Connection::new(socket));
+    }
+
+    fn is_host(&self, socket: &OwnedFd) -> bool {
+        let Some(host) = self.host else { return true };
+        peer_user(socket).is_ok_and(|user| user == host)
     }
 
     fn next_arrival(&mut self) -> Option<OwnedFd> {

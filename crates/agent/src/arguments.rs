@@ -7,11 +7,13 @@ use std::os::unix::ffi::OsStrExt;
 /// What the program is to be.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Arguments {
-    /// The agent: `belljar-agent listen=<fd>|connections=<fd> [cgroup=<fd>] [ready=<fd>] [become=<uid>]`.
+    /// The agent: `belljar-agent listen=<fd>|connections=<fd>|own=<uid> [cgroup=<fd>] [ready=<fd>] [become=<uid>]`.
     Serve(Descriptors),
     /// Whoever hands connections into a wall that no listening socket passes, from outside of it:
     /// `belljar-agent keep listen=<fd> ready=<fd> program=<fd> handed=<fd> -- ARGUMENTS`.
     Keep { descriptors: Kept, arguments: Vec<OsString> },
+    /// A way to an agent with a socket of its own, over standard input and output: `belljar-agent relay`.
+    Relay,
     /// A caller of the host's tools: `belljar-tool call NAME ARGUMENTS`, `belljar-tool list`.
     Tool(Vec<OsString>),
     /// A stand-in for the program of this name.
@@ -36,6 +38,9 @@ pub(crate) enum Arrivals {
     Listen(RawFd),
     /// Connected, each as a message on this socket.
     Handed(RawFd),
+    /// By connecting to a socket of the agent's own, which everyone inside can reach; a host is who the kernel says has
+    /// this user.
+    Own { host: u32 },
 }
 
 /// What a keeper works with.
@@ -69,6 +74,7 @@ impl Arguments {
         }
         let parsed = match words.first().and_then(|word| word.to_str()) {
             Some("keep") => keep(&words),
+            Some("relay") => Some(Self::Relay),
             _ => serve(&words),
         };
         parsed.unwrap_or_else(stand_in)
@@ -78,8 +84,12 @@ impl Arguments {
 fn serve(words: &[OsString]) -> Option<Arguments> {
     let listen = value(words, "listen=").map(Arrivals::Listen);
     let handed = || value(words, "connections=").map(Arrivals::Handed);
+    let own = || {
+        let host = u32::try_from(value(words, "own=")?).ok()?;
+        Some(Arrivals::Own { host })
+    };
     Some(Arguments::Serve(Descriptors {
-        arrivals: listen.or_else(handed)?,
+        arrivals: listen.or_else(handed).or_else(own)?,
         cgroup: value(words, "cgroup="),
         ready: value(words, "ready="),
         identity: value(words, "become=").and_then(|id| u32::try_from(id).ok()),
@@ -118,6 +128,12 @@ mod tests {
             ready: Some(4),
             identity: Some(65533),
         });
+        let own = Arguments::Serve(Descriptors {
+            arrivals: Arrivals::Own { host: 0 },
+            cgroup: None,
+            ready: None,
+            identity: None,
+        });
         let keep = Arguments::Keep {
             descriptors: Kept { listen: 3, ready: 5, program: 6, handed: 7 },
             arguments: vec!["runsc".into(), "listen=9".into()],
@@ -129,6 +145,10 @@ mod tests {
             ("belljar-agent connections=3 ready=4 become=65533", handed),
             ("belljar-agent keep listen=3 ready=5 program=6 handed=7 -- runsc listen=9", keep),
             ("belljar-agent keep listen=3 -- runsc", stand_in("belljar-agent")),
+            ("belljar-agent own=0", own),
+            ("belljar-agent relay", Arguments::Relay),
+            ("/usr/bin/curl relay", stand_in("curl")),
+            ("belljar-agent own=-1", stand_in("belljar-agent")),
             ("belljar-agent", stand_in("belljar-agent")),
             ("belljar-agent listen=x", stand_in("belljar-agent")),
             ("/usr/bin/curl listen=3", stand_in("curl")),

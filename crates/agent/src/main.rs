@@ -4,8 +4,8 @@
 //! the workload cannot forge; leave when the lease ends. One thread, one epoll loop; everything bounded; nothing that
 //! comes from the workload is trusted, and nothing that comes from the socket makes it panic.
 //!
-//! The same file is the keeper outside of walls that no listening socket passes (see [`keep`]). Started as `belljar-tool`,
-//! it calls tools of the host (see [`tool`]); started under any other name, it
+//! The same file is the keeper outside of walls that no listening socket passes (see [`keep`]), and the
+//! way in for a host that has no socket in common with the agent (see [`relay`]). Started as `belljar-tool`, it calls tools of the host (see [`tool`]); started under any other name, it
 //! stands in for a program that the sandbox may not have (see [`denied`]).
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stderr, clippy::print_stdout)] // Before there is a host to tell, and for who runs `belljar-tool`.
@@ -24,6 +24,7 @@ mod poller;
 mod prepare;
 mod process;
 mod procfs;
+mod relay;
 mod request;
 mod service;
 mod setup;
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         },
+        Arguments::Relay => relay::run(),
         Arguments::Tool(arguments) => tool::run(&arguments),
         Arguments::StandIn { name } => denied::report(&name),
     }

@@ -6,9 +6,11 @@ use std::os::fd::OwnedFd;
 use belljar_sys::inherited;
 use belljar_sys::signals::{self, SignalDescriptor};
 use belljar_sys::workload::Limit;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with};
 use rustix::process::{DumpableBehavior, Gid, Signal, Uid, getpid};
 
 use crate::arguments::{Arrivals, Descriptors};
+use crate::relay;
 
 /// What the launcher handed over.
 #[derive(Debug)]
@@ -16,23 +18,38 @@ pub(crate) struct Inherited {
     /// Where hosts come from, and whether they come connected.
     pub(crate) arrivals: OwnedFd,
     pub(crate) handed: bool,
+    /// Who is a host, where others can reach the socket too.
+    pub(crate) host: Option<u32>,
     pub(crate) cgroup: Option<OwnedFd>,
     pub(crate) ready: Option<OwnedFd>,
 }
 
 /// Takes the descriptors from the command line; nothing inherited reaches a program that is started later.
 pub(crate) fn take_descriptors(descriptors: &Descriptors) -> io::Result<Inherited> {
-    let (number, handed) = match descriptors.arrivals {
-        Arrivals::Listen(number) => (number, false),
-        Arrivals::Handed(number) => (number, true),
+    let (arrivals, handed, host) = match descriptors.arrivals {
+        Arrivals::Listen(number) => (inherited::take(number)?, false, None),
+        Arrivals::Handed(number) => (inherited::take(number)?, true, None),
+        Arrivals::Own { host } => (own_listener()?, false, Some(host)),
     };
-    let arrivals = inherited::take(number)?;
     let cgroup = descriptors.cgroup.map(inherited::take).transpose()?;
     let ready = descriptors.ready.map(inherited::take).transpose()?;
     inherited::close_on_exec_from(3)?;
     rustix::io::ioctl_fionbio(&arrivals, true)?;
-    Ok(Inherited { arrivals, handed, cgroup, ready })
+    Ok(Inherited { arrivals, handed, host, cgroup, ready })
 }
+
+/// A socket whose name belongs to the network that the agent is in: nobody can remove it or take its place while the agent
+/// lives, and it needs no directory that could be written to.
+fn own_listener() -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let listener = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    bind(&listener, &relay::address()?)?;
+    listen(&listener, BACKLOG)?;
+    Ok(listener)
+}
+
+/// Hosts that may wait to be let in.
+const BACKLOG: i32 = 64;
 
 /// Becomes a user that the wall could not start the agent as, and keeps what it may do.
 pub(crate) fn become_user(identity: Option<u32>) -> io::Result<()> {

@@ -184,7 +184,7 @@ impl Agent {
         let hostname = configure.hostname.clone();
         let service_socket = configure.service_socket.clone();
         let tool_socket = configure.tool_socket.clone();
-        let (mut setup, walls) = Setup::new(configure, self.own_files)?;
+        let (mut setup, walls) = Setup::new(configure, self.own_files, self.host)?;
         if !hostname.is_empty() {
             set_hostname(&hostname)?;
         }

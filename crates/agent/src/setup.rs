@@ -27,6 +27,8 @@ pub(crate) struct Setup {
     pub(crate) null: OwnedFd,
     root_capabilities: u64,
     single_user: bool,
+    /// Who no program may be: a host would be taken for it.
+    host: Option<u32>,
     /// The filters that are to stand before the agent itself, until they do.
     shared_filters: Vec<Filter>,
 }
@@ -58,7 +60,11 @@ const LARGEST_WINDOW: u32 = 16 * 1024 * 1024;
 const MOST_FILTERS: usize = 16;
 
 impl Setup {
-    pub(crate) fn new(configure: Configure, own_files: Limit) -> Result<(Self, Walls)> {
+    pub(crate) fn new(
+        configure: Configure,
+        own_files: Limit,
+        host: Option<u32>,
+    ) -> Result<(Self, Walls)> {
         let mut walls = Walls::default();
         let landlock = match configure.landlock.as_slice() {
             [] => None,
@@ -112,6 +118,7 @@ impl Setup {
             null,
             root_capabilities: configure.root_capabilities,
             single_user: configure.single_user,
+            host,
             shared_filters,
         };
         setup.credentials(&setup.user)?;
@@ -144,6 +151,9 @@ impl Setup {
 
     /// Who a program runs as, `None` where nobody can be anyone else; and the capabilities it keeps.
     pub(crate) fn credentials(&self, user: &User) -> Result<(Option<Credentials>, u64)> {
+        if self.host == Some(user.uid) {
+            return Err(Problem::new("user-invalid", "this user is kept for hosts"));
+        }
         let capabilities = if user.uid == 0 { self.root_capabilities } else { 0 };
         if self.single_user {
             if user.uid != self.user.uid {
@@ -241,7 +251,7 @@ mod tests {
 
     fn setup(configure: Configure) -> Result<(Setup, Walls)> {
         let files = Limit::current(7).unwrap();
-        Setup::new(configure, files)
+        Setup::new(configure, files, None)
     }
 
     fn user(uid: u32) -> User {
@@ -284,6 +294,16 @@ mod tests {
         let (setup, _) = setup(configure).unwrap();
         assert_eq!(setup.credentials(&user(7)).unwrap().0, None);
         assert!(setup.credentials(&user(8)).is_err());
+    }
+
+    #[test]
+    fn nobody_is_taken_for_a_host() {
+        let configure = Configure { user: Some(user(7)), ..Configure::default() };
+        let files = Limit::current(7).unwrap();
+        let (setup, _) = Setup::new(configure.clone(), files, Some(0)).unwrap();
+        assert!(setup.credentials(&user(7)).is_ok());
+        assert!(setup.credentials(&user(0)).is_err());
+        assert!(Setup::new(configure, files, Some(7)).is_err());
     }
 
     #[test]

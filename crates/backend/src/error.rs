@@ -20,6 +20,15 @@ impl Error {
         Self { code, message: message.into(), remedy: None, source: None }
     }
 
+    /// The refusal of a backend that has no store of images.
+    #[must_use]
+    pub fn no_images(backend: &str, image: &str) -> Self {
+        let message =
+            format!("the `{backend}` backend has no images, so it cannot start from `{image}`");
+        Self::new(Code::NotEnforceable, message)
+            .with_remedy("use `--backend docker`, or the template `host` or `rootfs:DIR`")
+    }
+
     #[must_use]
     pub fn with_remedy(mut self, remedy: impl Into<String>) -> Self {
         self.remedy = Some(remedy.into());

@@ -51,6 +51,8 @@ pub enum RootSource {
     Host,
     /// An unpacked root file system.
     Directory { path: PathBuf, descriptor: OwnedFd },
+    /// An image in the store of the backend's own engine, by name.
+    Image { name: String },
 }
 
 #[derive(Debug)]

@@ -145,7 +145,7 @@ impl Context {
 
     pub(crate) fn engine_options(&self) -> Result<EngineOptions, Failure> {
         let state_dir = self.settings.state_dir()?;
-        let backends = backends::all(&state_dir)?;
+        let backends = backends::all(&state_dir, &self.settings)?;
         let mut options = EngineOptions::new(state_dir, backends);
         options.home.clone_from(&self.settings.home);
         options.secrets_key = std::env::var_os(env_vars::SECRETS_KEY_FILE).map(Into::into);

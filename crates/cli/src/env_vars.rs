@@ -35,10 +35,26 @@ pub(crate) const DNS_UPSTREAM: &str = "BELLJAR_DNS_UPSTREAM";
 /// `serve --tls-roots`.
 pub(crate) const TLS_ROOTS: &str = "BELLJAR_TLS_ROOTS";
 
+/// The engine of the docker backend: `unix://PATH`, or `tcp://HOST:PORT` for one elsewhere. Default: `DOCKER_HOST`, then the
+/// usual sockets of Docker and of Podman.
+pub(crate) const DOCKER_HOST: &str = "BELLJAR_DOCKER_HOST";
+
+/// The runtime that the engine of the docker backend uses: `runc`, `runsc`, `kata`. Default: the engine's own.
+pub(crate) const DOCKER_RUNTIME: &str = "BELLJAR_DOCKER_RUNTIME";
+
+/// Any value but `0` and `false`: the engine of the docker backend fetches images that it does not have.
+pub(crate) const DOCKER_PULL: &str = "BELLJAR_DOCKER_PULL";
+
+/// Any value but `0` and `false`: images must have the label `belljar.hardened=true`, or the sandbox a list of programs.
+pub(crate) const DOCKER_REQUIRE_HARDENED_IMAGE: &str = "BELLJAR_DOCKER_REQUIRE_HARDENED_IMAGE";
+
 /// Configuration file to read in place of `~/.config/belljar/config.toml`. Same as `--config`.
 pub(crate) const CONFIG: &str = "BELLJAR_CONFIG";
 
 // --- not ours, but read ---
+
+/// The engine that Docker's own programs speak to.
+pub(crate) const OTHER_DOCKER_HOST: &str = "DOCKER_HOST";
 
 /// Home directory of the user: where configuration and state are, and which directories are never mounted.
 pub(crate) const HOME: &str = "HOME";

@@ -71,6 +71,12 @@ pub(crate) fn resolve(
                 root: RootSource::Directory { path, descriptor },
             })
         }
+        TemplateSpec::Image(reference) => Ok(Template {
+            name: format!("image:{reference}"),
+            family: None,
+            reason: "asked for by name".to_owned(),
+            root: RootSource::Image { name: reference.clone() },
+        }),
     }
 }
 

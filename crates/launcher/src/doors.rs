@@ -2,16 +2,17 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use belljar_sys::message;
 use belljar_sys::process::{self, Forked};
+use belljar_sys::{message, mount, namespace};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
 use crate::failure::{Result, Stage};
 use crate::gateway;
 use crate::place::{self, Identity, check_id};
 use crate::serve::Launcher;
-use crate::wire::{Answer, Door, Failure};
+use crate::wire::{AGENT_SOCKET, Answer, Door, Failure};
 
 /// A child that makes a gateway.
 pub(crate) struct Maker {
@@ -41,16 +42,82 @@ impl Launcher {
         let network = namespace("net")?;
         // Asked after opening, so that these are this process's and not a later one's of the same number.
         process.open().ok_or_else(gone)?;
-        let (ours, theirs) = message::pair().stage("gateway")?;
-        match process::fork().stage("gateway")? {
-            Forked::Parent { pidfd, .. } => Ok(Maker { socket: ours, pidfd }),
-            Forked::Child => {
-                drop(ours);
-                let users = users.as_ref().map(AsFd::as_fd);
-                let made = gateway::build_for(users, network.as_fd(), udp_ports);
-                send(&theirs, made);
-                std::process::exit(0);
+        begin(users.as_ref(), &network, udp_ports)
+    }
+}
+
+/// Begins to make the gateway of a network namespace that somebody else made and that nobody else gives links to.
+pub(crate) fn make_doors_of(network: &OwnedFd, udp_ports: &[u16]) -> Result<Maker> {
+    gateway::check_ports(udp_ports)?;
+    refuse_own(network)?;
+    begin(None, network, udp_ports)
+}
+
+/// Whatever is asked: never this host's own network, whose links a gateway would take away.
+fn refuse_own(network: &OwnedFd) -> Result<()> {
+    let identity = |file: &OwnedFd| mount::file_identity(file).stage("namespace");
+    let own = namespace::network().stage("namespace")?;
+    if identity(&own)? == identity(network)? {
+        return Err(Failure::new("namespace", Errno::PERM.raw_os_error()));
+    }
+    Ok(())
+}
+
+/// Connects to the agent that has a socket of its own in a network namespace. A child does it, because whoever makes the
+/// socket must be there; it takes less than a millisecond, or is refused.
+pub(crate) fn connect_of(network: &OwnedFd) -> Result<OwnedFd> {
+    refuse_own(network)?;
+    let (ours, theirs) = message::pair().stage("connect")?;
+    match process::fork().stage("connect")? {
+        Forked::Parent { pidfd, .. } => {
+            drop(theirs);
+            let mut buffer = vec![0; message::MAX_MESSAGE];
+            let received = message::receive(&ours, &mut buffer);
+            process::wait(pidfd.as_fd());
+            let (length, sockets) = received.stage("connect")?;
+            match postcard::from_bytes(&buffer[..length]) {
+                Ok(Answer::Failed(failure)) => Err(failure),
+                _ => sockets
+                    .into_iter()
+                    .next()
+                    .ok_or_else(|| Failure::new("connect", Errno::PROTO.raw_os_error())),
             }
+        }
+        Forked::Child => {
+            drop(ours);
+            let (answer, socket) = match connect_from_inside(network) {
+                Ok(socket) => (Answer::Connected, Some(socket)),
+                Err(failure) => (Answer::Failed(failure), None),
+            };
+            let bytes = postcard::to_stdvec(&answer).unwrap_or_default();
+            let sockets: Vec<_> = socket.iter().map(AsFd::as_fd).collect();
+            let _ = message::send(&theirs, &bytes, &sockets);
+            std::process::exit(0);
+        }
+    }
+}
+
+fn connect_from_inside(network: &OwnedFd) -> Result<OwnedFd> {
+    namespace::join_network(network.as_fd()).stage("join-namespace")?;
+    // Where too many wait to be let in, the answer is that, and not to wait too.
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None);
+    let socket = socket.stage("connect")?;
+    let address = SocketAddrUnix::new_abstract_name(AGENT_SOCKET).stage("connect")?;
+    connect(&socket, &address).stage("connect")?;
+    Ok(socket)
+}
+
+fn begin(users: Option<&OwnedFd>, network: &OwnedFd, udp_ports: &[u16]) -> Result<Maker> {
+    let (ours, theirs) = message::pair().stage("gateway")?;
+    match process::fork().stage("gateway")? {
+        Forked::Parent { pidfd, .. } => Ok(Maker { socket: ours, pidfd }),
+        Forked::Child => {
+            drop(ours);
+            let users = users.map(AsFd::as_fd);
+            let made = gateway::build_for(users, network.as_fd(), udp_ports);
+            send(&theirs, made);
+            std::process::exit(0);
         }
     }
 }

@@ -16,7 +16,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::disk::{self, Disks};
-use crate::doors::Maker;
+use crate::doors::{self, Maker};
 use crate::failure::{Result, Stage};
 use crate::fault::point;
 use crate::helper::{Helper, Helpers};
@@ -210,6 +210,16 @@ impl Server {
                 self.making.push((serial, launcher.make_doors(&id, &udp_ports)?));
                 Ok(None)
             }
+            Ask::DoorsOf { udp_ports } => {
+                let network = only(descriptors)?;
+                self.making.push((serial, doors::make_doors_of(&network, &udp_ports)?));
+                Ok(None)
+            }
+            Ask::ConnectOf => {
+                let connection = doors::connect_of(&only(descriptors)?)?;
+                self.answer_with(serial, Answer::Connected, &[connection]);
+                Ok(None)
+            }
             Ask::Find => Ok(Some(Answer::Found(launcher.find()))),
         }
     }
@@ -280,6 +290,11 @@ impl Server {
         // An asker that is gone does not wait for the answer.
         let _ = message::send(&self.socket, &reply, &descriptors);
     }
+}
+
+fn only(descriptors: Vec<OwnedFd>) -> Result<OwnedFd> {
+    let missing = || Failure::new("namespace", Errno::BADF.raw_os_error());
+    descriptors.into_iter().next().ok_or_else(missing)
 }
 
 /// Removes a sandbox that did not come to be. What cannot be removed now is found by the next recovery.

@@ -19,6 +19,9 @@ pub const PROXY_PORT: u16 = 3128;
 /// Where a sandbox that a runtime encloses has the agent's program, relative to its root.
 pub const INIT_DIRECTORY: &str = "run/belljar/init";
 
+/// The name of the socket that an agent makes for itself where it was given none. It is in no directory.
+pub const AGENT_SOCKET: &[u8] = b"belljar-agent";
+
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Request {
     pub serial: u64,
@@ -41,6 +44,11 @@ pub enum Ask {
     ResetLayer { id: String },
     /// Makes the gateway of a sandbox that runs, anew where there is one. Answered by `Doors`, with a descriptor each.
     Doors { id: String, udp_ports: Vec<u16> },
+    /// The same for a network namespace that somebody else made: the only descriptor.
+    DoorsOf { udp_ports: Vec<u16> },
+    /// Connects to the agent that listens at a socket of its own in a network namespace, the only descriptor. Answered by
+    /// `Connected`.
+    ConnectOf,
     /// Answered by `Found`: everything on this host that belongs to this installation.
     Find,
 }
@@ -59,6 +67,8 @@ pub enum Answer {
     Done,
     Counters(Counters),
     Doors(Vec<Door>),
+    /// With the connection.
+    Connected,
     Found(Vec<Object>),
     Failed(Failure),
 }

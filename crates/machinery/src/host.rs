@@ -56,16 +56,16 @@ const TOOLCHAINS: &str = "run/belljar/toolchains";
 
 /// A root made of this host.
 #[derive(Clone, Debug)]
-pub(crate) struct HostRoot {
-    pub(crate) skeleton: HostPath,
+pub struct HostRoot {
+    pub skeleton: HostPath,
     /// Sources and targets (relative to the root), in mounting order.
-    pub(crate) binds: Vec<(HostPath, String)>,
+    pub binds: Vec<(HostPath, String)>,
     /// Directories for `PATH`.
-    pub(crate) search_path: Vec<String>,
+    pub search_path: Vec<String>,
 }
 
 impl HostRoot {
-    pub(crate) fn build(templates: &Path, privileged: bool, network: bool) -> io::Result<Self> {
+    pub fn build(templates: &Path, privileged: bool, network: bool) -> io::Result<Self> {
         let mut skeleton = Skeleton::mount_points();
         let mut binds = Vec::new();
         for name in PROGRAM_DIRECTORIES {

@@ -10,20 +10,26 @@ use rustix::fs::{Mode, OFlags};
 
 /// A directory or file that was looked up once. Whatever happens to the name later, this is what gets mounted.
 #[derive(Clone, Debug)]
-pub(crate) struct HostPath {
-    pub(crate) descriptor: Arc<OwnedFd>,
+pub struct HostPath {
+    pub descriptor: Arc<OwnedFd>,
     /// The path that the descriptor really has, for a launcher that must find it again by name.
-    pub(crate) real: Vec<u8>,
+    pub real: Vec<u8>,
 }
 
 impl HostPath {
-    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+    pub fn open(path: &Path) -> io::Result<Self> {
         let descriptor = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
         Ok(Self::of(descriptor, path))
     }
 
+    /// A path by which this process finds exactly this, as long as `self` is kept.
+    #[must_use]
+    pub fn by_descriptor(&self) -> std::path::PathBuf {
+        format!("/proc/self/fd/{}", self.descriptor.as_raw_fd()).into()
+    }
+
     /// `path` is used only where the kernel does not tell.
-    pub(crate) fn of(descriptor: OwnedFd, path: &Path) -> Self {
+    pub fn of(descriptor: OwnedFd, path: &Path) -> Self {
         let real = std::fs::read_link(format!("/proc/self/fd/{}", descriptor.as_raw_fd()))
             .unwrap_or_else(|_| path.to_owned());
         Self { descriptor: Arc::new(descriptor), real: real.as_os_str().as_bytes().to_vec() }

@@ -12,20 +12,20 @@
 mod client;
 mod doors;
 mod explain;
-mod host;
-mod host_path;
+pub mod host;
+pub mod host_path;
 mod init;
 mod machine;
 mod mechanism;
 mod names;
 pub mod probe;
-mod programs;
+pub mod programs;
 mod request;
-mod rootfs;
+pub mod rootfs;
 pub mod seccomp;
 mod setup;
-mod skeleton;
-mod tools;
+pub mod skeleton;
+pub mod tools;
 mod wall;
 
 pub use belljar_launcher::wire::{Facts, Platform, RuntimeKind};

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -24,10 +24,14 @@ use crate::host::HostRoot;
 use crate::request::{Request, mounts};
 use crate::setup::agent_setup;
 use crate::wall::Wall;
-use crate::{doors, mechanism};
+use crate::{doors, mechanism, probe};
 
 /// How long to wait for an agent that was told to die, before that is an error.
 const GONE_POLL: Duration = Duration::from_secs(30);
+
+/// Nobody listens, or too many wait.
+const NOT_YET: [i32; 2] =
+    [rustix::io::Errno::CONNREFUSED.raw_os_error(), rustix::io::Errno::AGAIN.raw_os_error()];
 
 /// How the machinery is set up.
 #[derive(Clone, Debug)]
@@ -149,7 +153,14 @@ impl Machine {
             .await
     }
 
-    pub(crate) fn templates(&self) -> PathBuf {
+    #[must_use]
+    pub fn state_dir(&self) -> &Path {
+        &self.options.state_dir
+    }
+
+    /// Where what roots are made of is kept.
+    #[must_use]
+    pub fn templates(&self) -> PathBuf {
         self.options.state_dir.join("templates")
     }
 
@@ -168,24 +179,9 @@ impl Machine {
         &self,
         wall: &Wall,
     ) -> Result<(f64, Vec<Enforcement>, Option<Error>)> {
-        let spec = || SandboxSpec {
-            id: probe_id(),
-            root: RootSource::Host,
-            writable_root: false,
-            mounts: Vec::new(),
-            covers: Vec::new(),
-            limits: belljar_policy::Limits::default(),
-            best_effort: false,
-            network: NetworkMode::None,
-            user: belljar_backend::UserIds { uid: 1000, gid: 1000 },
-            hostname: "probe".to_owned(),
-            programs: None,
-            tools: false,
-            runtime: None,
-        };
-        let enforcement = self.plan(wall, &spec()).await?;
+        let spec = probe::spec();
+        let enforcement = self.plan(wall, &spec).await?;
         let started = Instant::now();
-        let spec = spec();
         let id = spec.id.clone();
         let running = self.start(wall, spec).await;
         let started = started.elapsed();
@@ -331,6 +327,35 @@ impl Machine {
         }
     }
 
+    /// The doors of a network namespace that somebody else made, which has no link but loopback; all of them new.
+    pub async fn doors_of(&self, namespace: OwnedFd, udp_ports: &[u16]) -> Result<Doors> {
+        let ask = Ask::DoorsOf { udp_ports: udp_ports.to_vec() };
+        match self.launched().await?.client.ask_for(ask, &[Arc::new(namespace)]).await? {
+            (Answer::Doors(kinds), sockets) => Ok(doors::sort(&kinds, sockets)),
+            (Answer::Failed(failure), _) => Err(doors::explain(&failure)),
+            (other, _) => Err(unexpected(other)),
+        }
+    }
+
+    /// A stream to the agent that listens at a socket of its own in a network namespace that somebody else made. `None`:
+    /// nobody listens there yet, or too many want to be let in.
+    pub async fn connect_of(&self, namespace: &Arc<OwnedFd>) -> Result<Option<Stream>> {
+        let descriptors = [Arc::clone(namespace)];
+        let answer = self.launched().await?.client.ask_for(Ask::ConnectOf, &descriptors).await?;
+        let socket = match answer {
+            (Answer::Connected, sockets) => sockets.into_iter().next(),
+            (Answer::Failed(failure), _) if NOT_YET.contains(&failure.errno) => None,
+            (other, _) => return Err(unexpected(other)),
+        };
+        let unusable = |error: io::Error| {
+            Error::new(Code::HostExhausted, "the sandbox's stream cannot be used")
+                .with_source(error)
+        };
+        let Some(socket) = socket else { return Ok(None) };
+        // It does not block already.
+        Stream::from_std(socket.into()).map(Some).map_err(unusable)
+    }
+
     pub async fn counters(&self, id: &SandboxId) -> Result<Counters> {
         match self.ask(Ask::Counters { id: id.as_str().to_owned() }, &[]).await? {
             Answer::Counters(counters) => Ok(Counters {
@@ -372,7 +397,7 @@ impl Machine {
             std::fs::read_dir(self.options.state_dir.join(name)).into_iter().flatten().flatten()
         };
         let killed = entries("launchers")
-            .any(|marker| !std::path::Path::new("/proc").join(marker.file_name()).exists());
+            .any(|marker| !Path::new("/proc").join(marker.file_name()).exists());
         let hanging = entries("hanging").next().is_some();
         if killed || hanging {
             self.launched().await?; // a new one begins by clearing up after its predecessors
@@ -389,6 +414,9 @@ impl Machine {
 
 /// What no mechanism could make true here.
 fn check_identity(spec: &SandboxSpec, facts: &Facts, wall: &Wall) -> Result<()> {
+    if let RootSource::Image { name } = &spec.root {
+        return Err(Error::no_images(wall.name(), name));
+    }
     if wall.runtime().is_some() && !facts.privileged {
         return Err(Error::new(
             Code::NotEnforceable,
@@ -412,16 +440,6 @@ fn check_identity(spec: &SandboxSpec, facts: &Facts, wall: &Wall) -> Result<()> 
         .with_remedy("use an id below 65533"));
     }
     Ok(())
-}
-
-/// An id for the probe's own sandbox; it lives for milliseconds.
-fn probe_id() -> SandboxId {
-    use std::hash::{BuildHasher, RandomState};
-    let mut entropy = [0; 16];
-    for half in entropy.chunks_mut(8) {
-        half.copy_from_slice(&RandomState::new().hash_one(0u8).to_le_bytes());
-    }
-    SandboxId::from_random("prob", &entropy).expect("`prob` is a valid node")
 }
 
 fn unexpected(answer: Answer) -> Error {

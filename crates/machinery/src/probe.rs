@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use belljar_backend::Probe;
+use belljar_backend::{Probe, RootSource, SandboxSpec, UserIds};
+use belljar_policy::{Limits, NetworkMode, SandboxId};
 
 use crate::machine::Machine;
 use crate::wall::Wall;
@@ -53,8 +54,39 @@ pub fn runs_on(probe: &mut Probe, what: &str) {
     };
 }
 
+/// The tiny sandbox: nothing but defaults.
+#[must_use]
+pub fn spec() -> SandboxSpec {
+    SandboxSpec {
+        id: id(),
+        root: RootSource::Host,
+        writable_root: false,
+        mounts: Vec::new(),
+        covers: Vec::new(),
+        limits: Limits::default(),
+        best_effort: false,
+        network: NetworkMode::None,
+        user: UserIds { uid: 1000, gid: 1000 },
+        hostname: "probe".to_owned(),
+        programs: None,
+        tools: false,
+        runtime: None,
+    }
+}
+
+/// An id of its own; it lives for milliseconds.
+fn id() -> SandboxId {
+    use std::hash::{BuildHasher, RandomState};
+    let mut entropy = [0; 16];
+    for half in entropy.chunks_mut(8) {
+        half.copy_from_slice(&RandomState::new().hash_one(0u8).to_le_bytes());
+    }
+    SandboxId::from_random("prob", &entropy).expect("`prob` is a valid node")
+}
+
 /// An error with everything that led to it, in one line.
-fn with_causes(error: &belljar_backend::Error) -> String {
+#[must_use]
+pub fn with_causes(error: &belljar_backend::Error) -> String {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(error);
     while let Some(source) = cause {

@@ -18,20 +18,20 @@ const STUB: &str = ".belljar-denied";
 
 /// A directory to cover and what to bind into it.
 #[derive(Clone, Debug)]
-pub(crate) struct Cover {
+pub struct Cover {
     /// The covering directory on the host.
-    pub(crate) directory: PathBuf,
+    pub directory: PathBuf,
     /// Relative to the sandbox's root.
-    pub(crate) target: String,
+    pub target: String,
     /// Real files and the names, relative to the sandbox's root, that they are bound to.
-    pub(crate) programs: Vec<(PathBuf, String)>,
+    pub programs: Vec<(PathBuf, String)>,
 }
 
 /// Covers for every directory of `search_path` that exists below `root` (`/` for the host template).
 ///
 /// # Errors
 /// `NotFound` with the name of the first listed program that is in none of the directories.
-pub(crate) fn covers(
+pub fn covers(
     root: &Path,
     search_path: &[String],
     programs: &Programs,

@@ -68,6 +68,7 @@ impl Machine {
                 request.root.extend([points, directory]);
                 (path.clone(), rootfs::SEARCH_PATH.iter().map(|&path| path.to_owned()).collect())
             }
+            RootSource::Image { name } => return Err(Error::no_images(wall.name(), name)),
         };
         for cover in &spec.covers {
             let copy = cover.source.descriptor.try_clone().map_err(state_failed)?;

@@ -7,7 +7,7 @@ use crate::names;
 use crate::skeleton::Skeleton;
 
 /// Where programs are searched, in any root.
-pub(crate) const SEARCH_PATH: &[&str] = &[
+pub const SEARCH_PATH: &[&str] = &[
     "/home/user/.local/bin",
     "/usr/local/sbin",
     "/usr/local/bin",
@@ -19,11 +19,7 @@ pub(crate) const SEARCH_PATH: &[&str] = &[
 
 /// The layer of mount points that lies above the directory. With a network it also has the files that say where names
 /// are found, in place of the directory's own.
-pub(crate) fn mount_points(
-    templates: &Path,
-    privileged: bool,
-    network: bool,
-) -> io::Result<PathBuf> {
+pub fn mount_points(templates: &Path, privileged: bool, network: bool) -> io::Result<PathBuf> {
     let mut skeleton = Skeleton::mount_points();
     if network {
         skeleton.directory("etc");

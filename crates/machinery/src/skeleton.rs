@@ -16,7 +16,7 @@ const AGENT: u32 = 65533;
 
 /// Something in a skeleton.
 #[derive(Clone, Debug, Hash)]
-pub(crate) enum Item {
+pub enum Item {
     Directory {
         mode: u32,
         agent: bool,
@@ -37,13 +37,13 @@ pub(crate) enum Item {
 
 /// Paths, relative to the root, and what is there. Parents come first.
 #[derive(Clone, Debug, Default, Hash)]
-pub(crate) struct Skeleton {
+pub struct Skeleton {
     items: Vec<(PathBuf, Item)>,
 }
 
 impl Skeleton {
     /// What every root needs: places for `/proc`, devices, the writable directories and our own.
-    pub(crate) fn mount_points() -> Self {
+    pub fn mount_points() -> Self {
         let mut skeleton = Self::default();
         for path in [
             "dev",
@@ -89,24 +89,24 @@ impl Skeleton {
         skeleton
     }
 
-    pub(crate) fn add(&mut self, path: &str, item: Item) {
+    pub fn add(&mut self, path: &str, item: Item) {
         self.items.push((PathBuf::from(path), item));
     }
 
-    pub(crate) fn directory(&mut self, path: &str) {
+    pub fn directory(&mut self, path: &str) {
         self.add(path, Item::Directory { mode: 0o755, agent: false });
     }
 
-    pub(crate) fn file(&mut self, path: &str, content: impl Into<Vec<u8>>) {
+    pub fn file(&mut self, path: &str, content: impl Into<Vec<u8>>) {
         self.add(path, Item::File { content: content.into(), mode: 0o644 });
     }
 
-    pub(crate) fn link(&mut self, path: &str, to: impl Into<PathBuf>) {
+    pub fn link(&mut self, path: &str, to: impl Into<PathBuf>) {
         self.add(path, Item::Link { to: to.into() });
     }
 
     /// Copies a directory of the host, if it is there.
-    pub(crate) fn copy(&mut self, path: &str, from: &Path) {
+    pub fn copy(&mut self, path: &str, from: &Path) {
         if let Ok(metadata) = fs::metadata(from)
             && metadata.is_dir()
         {
@@ -116,12 +116,7 @@ impl Skeleton {
     }
 
     /// The directory with this content below `templates`, made if it is not there yet.
-    pub(crate) fn build(
-        &self,
-        templates: &Path,
-        name: &str,
-        privileged: bool,
-    ) -> io::Result<PathBuf> {
+    pub fn build(&self, templates: &Path, name: &str, privileged: bool) -> io::Result<PathBuf> {
         static SCRATCH: AtomicU64 = AtomicU64::new(0);
         let mut hasher = DefaultHasher::new();
         (self, privileged).hash(&mut hasher);

@@ -6,17 +6,17 @@ use std::path::{Path, PathBuf};
 use crate::skeleton::{Item, Skeleton};
 
 /// Where it is, relative to the sandbox's root.
-pub(crate) const TARGET: &str = "run/belljar/tools";
+pub const TARGET: &str = "run/belljar/tools";
 
 /// The socket that the agent takes calls at.
-pub(crate) const SOCKET: &str = "/run/belljar/service/tools.sock";
+pub const SOCKET: &str = "/run/belljar/service/tools.sock";
 
 const PYTHON: &str = include_str!("../tools/belljar_tools.py");
 const NODE: &str = include_str!("../tools/belljar-tools/index.js");
 const NODE_PACKAGE: &str = include_str!("../tools/belljar-tools/package.json");
 
 /// The directory on the host. The program is the agent's own, which looks at the name it is started by.
-pub(crate) fn directory(templates: &Path, program: &[u8], privileged: bool) -> io::Result<PathBuf> {
+pub fn directory(templates: &Path, program: &[u8], privileged: bool) -> io::Result<PathBuf> {
     let mut skeleton = Skeleton::default();
     for path in ["bin", "python", "node", "node/belljar-tools"] {
         skeleton.directory(path);
@@ -29,7 +29,7 @@ pub(crate) fn directory(templates: &Path, program: &[u8], privileged: bool) -> i
 }
 
 /// Search paths that they are found by.
-pub(crate) fn search_paths() -> Vec<(String, String)> {
+pub fn search_paths() -> Vec<(String, String)> {
     [("PATH", "bin"), ("PYTHONPATH", "python"), ("NODE_PATH", "node")]
         .map(|(name, place)| (name.to_owned(), format!("/{TARGET}/{place}")))
         .to_vec()

@@ -33,6 +33,14 @@ impl Runtime {
 }
 
 impl Wall {
+    /// The word for the backend that has it.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::Runtime(_) => "oci",
+        }
+    }
+
     pub(crate) fn runtime(&self) -> Option<&Runtime> {
         match self {
             Self::Native => None,

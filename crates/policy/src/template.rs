@@ -20,6 +20,7 @@ pub const TEMPLATES: &[(&str, &str)] = &[
     ("auto", "chosen from the command, then from the workspace's manifests"),
     ("host", "this machine's programs and libraries, read-only"),
     ("rootfs:DIR", "an unpacked root file system, read-only below"),
+    ("image:NAME", "an image of a container engine; also NAME alone where it has a tag or a path"),
 ];
 
 /// A template as the caller named it.
@@ -31,6 +32,8 @@ pub enum TemplateSpec {
     Host,
     /// As written: possibly relative, not yet resolved.
     Rootfs(PathBuf),
+    /// The reference of an image in a container engine's store.
+    Image(String),
 }
 
 /// The kind of project or command a sandbox is for.
@@ -59,16 +62,43 @@ impl TemplateSpec {
             }
             return Ok(Self::Rootfs(PathBuf::from(OsStr::from_bytes(directory))));
         }
+        let text = argument.to_str().unwrap_or_default();
+        if let Some(reference) = text.strip_prefix("image:") {
+            return match is_reference(reference) {
+                true => Ok(Self::Image(reference.to_owned())),
+                false => Err(Invalid::new(
+                    Code::InvalidArgument,
+                    format!("`{}` names no image", shown(reference)),
+                    "write `image:NAME`, `image:NAME:TAG` or `image:NAME@sha256:DIGEST`",
+                )),
+            };
+        }
         match bytes {
             b"auto" => Ok(Self::Auto),
             b"host" => Ok(Self::Host),
+            // A word alone may be a slip of the pen; with a path, a tag or a digest it can only be an image.
+            _ if text.contains(['/', ':', '@']) && is_reference(text) => {
+                Ok(Self::Image(text.to_owned()))
+            }
             _ => Err(Invalid::new(
                 Code::TemplateNotFound,
                 format!("there is no template `{}`", shown(&argument.to_string_lossy())),
-                "use `auto`, `host` or `rootfs:DIR`; `belljar templates` lists them",
+                "use `auto`, `host`, `rootfs:DIR` or `image:NAME`; `belljar templates` lists them",
             )),
         }
     }
+}
+
+/// Whether `text` can be the name of an image, with or without a registry, a path, a tag or a digest.
+fn is_reference(text: &str) -> bool {
+    const LONGEST: usize = 512;
+    let parts_begin_well = text
+        .split(['/', ':', '@'])
+        .all(|part| part.starts_with(|first: char| first.is_ascii_alphanumeric()));
+    parts_begin_well
+        && text.len() <= LONGEST
+        && !text.contains("..")
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || "._-/:@".contains(c))
 }
 
 impl fmt::Display for TemplateSpec {
@@ -77,6 +107,7 @@ impl fmt::Display for TemplateSpec {
             Self::Auto => f.pad("auto"),
             Self::Host => f.pad("host"),
             Self::Rootfs(directory) => write!(f, "rootfs:{}", directory.display()),
+            Self::Image(reference) => write!(f, "image:{reference}"),
         }
     }
 }
@@ -117,6 +148,16 @@ mod tests {
         check(b"rootfs:\xff", Ok(TemplateSpec::Rootfs(OsStr::from_bytes(b"\xff").into())));
         check(b"rootfs:", Err(Code::InvalidArgument));
         check(b"rootfs:a\0b", Err(Code::InvalidArgument));
+        let image = |reference: &str| Ok(TemplateSpec::Image(reference.to_owned()));
+        check(b"image:python", image("python"));
+        check(b"python:3.12-slim", image("python:3.12-slim"));
+        check(b"localhost:5000/a/b@sha256:0f", image("localhost:5000/a/b@sha256:0f"));
+        check(b"image:", Err(Code::InvalidArgument));
+        check(b"image:-v", Err(Code::InvalidArgument));
+        check(b"image:a b", Err(Code::InvalidArgument));
+        check(b"a/../b", Err(Code::TemplateNotFound));
+        check(b"/srv/debian", Err(Code::TemplateNotFound));
+        check(b"./debian", Err(Code::TemplateNotFound));
         check(b"", Err(Code::TemplateNotFound));
         check(b"python", Err(Code::TemplateNotFound));
         check(b"Host", Err(Code::TemplateNotFound));

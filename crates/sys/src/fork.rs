@@ -1,5 +1,6 @@
 //! Copies of the calling process, and the ends of its children.
 
+use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::RawFd;
 
@@ -56,6 +57,22 @@ pub struct Forked(());
 const PANICKED: i32 = 101;
 
 impl Forked {
+    /// Becomes another program, with no signal blocked and the environment as it is; tells why that did not work.
+    pub fn execute(&self, program: &CStr, arguments: &[CString]) -> io::Error {
+        let mut pointers: Vec<*const libc::c_char> =
+            arguments.iter().map(|argument| argument.as_ptr()).collect();
+        pointers.push(std::ptr::null());
+        // SAFETY: the set is initialised by the first call before the second reads it; the strings and the list of
+        // pointers, which ends with null, live until the kernel has copied them or the call has failed.
+        unsafe {
+            let mut none = std::mem::MaybeUninit::uninit();
+            libc::sigemptyset(none.as_mut_ptr());
+            libc::sigprocmask(libc::SIG_SETMASK, none.as_ptr(), std::ptr::null_mut());
+            libc::execv(program.as_ptr(), pointers.as_ptr());
+        }
+        io::Error::last_os_error()
+    }
+
     /// Closes all descriptors but 0, 1, 2 and these. The owners of the others, which live in the parent's frames, are
     /// never used or dropped here.
     pub fn keep_only(&self, kept: &[RawFd]) -> io::Result<()> {

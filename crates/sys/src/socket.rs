@@ -19,6 +19,25 @@ pub fn set_packet_information(socket: impl AsFd, version: Version) -> io::Result
     }
 }
 
+/// The user of whoever connected a local socket, as this process's user namespace has it.
+///
+/// Unlike rustix's, also for peers that this process has no number for.
+pub fn peer_user(socket: impl AsFd) -> io::Result<u32> {
+    let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
+    let mut size = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: both pointers lead to live values, and the size is that of the first; the kernel writes no more than it.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            std::ptr::from_mut(&mut peer).cast(),
+            &raw mut size,
+        )
+    };
+    if result == 0 { Ok(peer.uid) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Versions of the Internet Protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {

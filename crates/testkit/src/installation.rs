@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::directory::Directory;
 use crate::leaks::{Scope, Snapshot};
-use crate::{Account, Finished, Mode, PROMPT, Sandbox, Started, build, wait_until};
+use crate::{Account, Dockerd, Finished, Mode, PROMPT, Sandbox, Started, build, wait_until};
 
 /// Set in the environment of every command, and never to be seen inside a sandbox.
 const CANARY: (&str, &str) = ("BELLJAR_TEST_SECRET", "canary-5e1f");
@@ -28,6 +28,9 @@ pub struct Installation {
     embedded: AtomicBool,
     /// Whether servers look for runtimes where the tests have some.
     runtimes: AtomicBool,
+    variables: Mutex<Vec<(String, String)>>,
+    /// The engine that the sandboxes are in, where they are in one. It ends last.
+    daemon: Option<Dockerd>,
 }
 
 /// A request that the product refused.
@@ -43,12 +46,33 @@ impl Installation {
     pub fn new(mode: Mode) -> Self {
         let directory = Directory::new();
         let account = mode.account();
-        let (sandboxes, used, embedded, runtimes) = Default::default();
-        let installation = Self { mode, account, directory, sandboxes, used, embedded, runtimes };
+        let (sandboxes, used, embedded, runtimes, variables) = Default::default();
+        let daemon = (mode == Mode::Docker).then(|| Dockerd::start().expect("an engine starts"));
+        let installation = Self {
+            mode,
+            account,
+            directory,
+            sandboxes,
+            used,
+            embedded,
+            runtimes,
+            variables,
+            daemon,
+        };
+        if let Some(daemon) = &installation.daemon {
+            installation.set_variable("BELLJAR_BACKEND", "docker");
+            installation.set_variable("BELLJAR_DOCKER_HOST", &daemon.host());
+        }
         for name in ["state", "home", "work"] {
             installation.make_directory(name);
         }
         installation
+    }
+
+    /// The engine that the sandboxes are in.
+    #[must_use]
+    pub fn daemon(&self) -> &Dockerd {
+        self.daemon.as_ref().expect("a test in docker mode")
     }
 
     #[must_use]
@@ -129,6 +153,12 @@ impl Installation {
         directory
     }
 
+    /// Sets a variable for everything that is run from now on.
+    pub fn set_variable(&self, name: &str, value: &str) {
+        let mut variables = self.variables.lock().expect("no test panics with it");
+        variables.push((name.to_owned(), value.to_owned()));
+    }
+
     /// The binary with `arguments`, as the installation's user, with an environment of its own.
     #[must_use]
     pub fn command<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Command {
@@ -142,6 +172,9 @@ impl Installation {
         command.env(CANARY.0, CANARY.1);
         if let Some(log) = std::env::var_os("BELLJAR_LOG") {
             command.env("BELLJAR_LOG", log);
+        }
+        for (name, value) in &*self.variables.lock().expect("no test panics with it") {
+            command.env(name, value);
         }
         if self.embedded.load(Ordering::Relaxed) {
             command.env("BELLJAR_SERVER", "embedded");

@@ -9,6 +9,7 @@
 pub mod build;
 mod command;
 mod directory;
+mod dockerd;
 mod installation;
 pub mod leaks;
 mod matrix;
@@ -19,6 +20,7 @@ mod wait;
 
 pub use command::{Finished, Started};
 pub use directory::has_mounts;
+pub use dockerd::Dockerd;
 pub use installation::{Installation, Refusal};
 pub use matrix::{run_in, skip};
 pub use mode::{Account, Mode};

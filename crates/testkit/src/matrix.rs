@@ -4,12 +4,14 @@ use std::io::Write;
 
 use crate::{Installation, Mode, Turn};
 
-/// Makes tests of functions that take an [`Installation`]: each runs once per [`Mode`] and ends with a leak check.
+/// Makes tests of functions that take an [`Installation`]: each runs as root and rootless and ends with a leak check.
 ///
 /// ```ignore
 /// matrix! {
 ///     a_mount_is_refused,
 ///     alone it_is_fast, // measures time, so no other test may run beside it
+///     everywhere nothing_leaks, // also with sandboxes in a container engine
+///     docker the_engine_is_used_well, // only there
 /// }
 ///
 /// fn a_mount_is_refused(belljar: &Installation) { … }
@@ -21,23 +23,35 @@ macro_rules! matrix {
         $crate::matrix!(@one alone $name);
         $crate::matrix!($($rest)*);
     };
+    (everywhere $name:ident, $($rest:tt)*) => {
+        mod $name {
+            $crate::matrix!(@mode root Root shared $name);
+            $crate::matrix!(@mode rootless Rootless shared $name);
+            $crate::matrix!(@mode docker Docker shared $name);
+        }
+        $crate::matrix!($($rest)*);
+    };
+    (docker $name:ident, $($rest:tt)*) => {
+        mod $name {
+            $crate::matrix!(@mode docker Docker shared $name);
+        }
+        $crate::matrix!($($rest)*);
+    };
     ($name:ident, $($rest:tt)*) => {
         $crate::matrix!(@one shared $name);
         $crate::matrix!($($rest)*);
     };
     (@one $turn:ident $name:ident) => {
         mod $name {
-            #[test]
-            fn root() {
-                let test = concat!(module_path!(), "::root");
-                $crate::run_in($crate::Mode::Root, test, $crate::Turn::$turn, super::$name);
-            }
-
-            #[test]
-            fn rootless() {
-                let test = concat!(module_path!(), "::rootless");
-                $crate::run_in($crate::Mode::Rootless, test, $crate::Turn::$turn, super::$name);
-            }
+            $crate::matrix!(@mode root Root $turn $name);
+            $crate::matrix!(@mode rootless Rootless $turn $name);
+        }
+    };
+    (@mode $word:ident $mode:ident $turn:ident $name:ident) => {
+        #[test]
+        fn $word() {
+            let test = concat!(module_path!(), "::", stringify!($word));
+            $crate::run_in($crate::Mode::$mode, test, $crate::Turn::$turn, super::$name);
         }
     };
 }

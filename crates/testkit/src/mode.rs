@@ -3,6 +3,8 @@
 use std::fmt;
 use std::fs;
 
+use crate::Dockerd;
+
 /// The name of the ordinary user that rootless tests run as.
 const TEST_USER: &str = "belljar-test";
 
@@ -10,6 +12,8 @@ const TEST_USER: &str = "belljar-test";
 pub enum Mode {
     Root,
     Rootless,
+    /// As root, with sandboxes in a private container engine.
+    Docker,
 }
 
 /// An ordinary user of the host.
@@ -27,6 +31,7 @@ impl Mode {
         match self {
             Self::Root if root => None,
             Self::Root => Some("not running as root".to_owned()),
+            Self::Docker => Dockerd::unavailable(),
             // An ordinary user tests rootless mode as itself.
             Self::Rootless if !root => None,
             Self::Rootless => match test_account() {
@@ -51,6 +56,7 @@ impl fmt::Display for Mode {
         f.write_str(match self {
             Self::Root => "root",
             Self::Rootless => "rootless",
+            Self::Docker => "docker",
         })
     }
 }

@@ -5,7 +5,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::{Finished, Installation, Started};
+use crate::{Finished, Installation, Mode, Started};
 
 /// A sandbox of an [`Installation`], destroyed with it.
 #[derive(Debug)]
@@ -71,6 +71,11 @@ impl<'a> Sandbox<'a> {
     #[must_use]
     #[track_caller]
     pub fn agent(&self) -> (u32, u64) {
+        if self.installation.mode() == Mode::Docker {
+            let process = self.installation.daemon().first_process(&self.id);
+            let start = start_of(process).map(|(start, _)| start);
+            return (process, start.expect("the agent runs"));
+        }
         let path = self.installation.state().join("sandboxes").join(&self.id).join("process");
         let text = fs::read_to_string(&path);
         let text = text.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
@@ -83,10 +88,21 @@ impl<'a> Sandbox<'a> {
     /// Whether the agent that runs now is that one. One that was killed and waits for its parent runs no more.
     #[must_use]
     pub fn agent_is(&self, (process, start): (u32, u64)) -> bool {
-        // The 22nd field, counted after the name, which may contain anything.
-        let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-        let Some((_, rest)) = stat.rsplit_once(") ") else { return false };
-        let started = rest.split_whitespace().nth(19).and_then(|field| field.parse().ok());
-        !rest.starts_with(['Z', 'X']) && started == Some(start)
+        start_of(process).is_some_and(|(started, runs)| runs && started == start)
     }
+
+    /// The mode of the installation that it belongs to.
+    #[must_use]
+    pub fn mode(&self) -> Mode {
+        self.installation.mode()
+    }
+}
+
+/// When a process started, and whether it still runs.
+fn start_of(process: u32) -> Option<(u64, bool)> {
+    // The 22nd field, counted after the name, which may contain anything.
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    let (_, rest) = stat.rsplit_once(") ")?;
+    let started = rest.split_whitespace().nth(19)?.parse().ok()?;
+    Some((started, !rest.starts_with(['Z', 'X'])))
 }

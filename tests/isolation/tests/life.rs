@@ -17,10 +17,10 @@ matrix! {
     a_killed_command_leaves_a_working_sandbox,
     a_killed_create_leaves_nothing,
     a_killed_destroy_is_finished_by_the_next_command,
-    a_killed_agent_is_noticed,
+    everywhere a_killed_agent_is_noticed,
     destroying_twice_is_an_answer,
     destroying_ends_running_commands,
-    refused_sandboxes_leave_nothing,
+    everywhere refused_sandboxes_leave_nothing,
 }
 
 fn a_whole_life_leaves_the_machine_as_it_was(belljar: &Installation) {

@@ -15,19 +15,19 @@ use common::world::{DATAGRAMS, ECHO, HOST, ORIGIN, ORIGIN_V6, OTHER, PRIVATE, Wo
 use serde_json::Value;
 
 matrix! {
-    names_that_are_allowed_are_reached_and_no_others,
+    everywhere names_that_are_allowed_are_reached_and_no_others,
     an_address_needs_a_name_that_led_to_it,
     full_means_public_addresses_and_not_the_host,
     an_answer_that_turns_private_is_refused,
-    the_other_protocol_version_has_the_same_rules,
-    all_but_tcp_and_dns_stays_inside,
+    everywhere the_other_protocol_version_has_the_same_rules,
+    everywhere all_but_tcp_and_dns_stays_inside,
     tls_needs_the_name_that_led_to_the_address,
     profiles_of_a_file_and_requests_over_http_mean_the_same,
     without_a_network_not_even_questions_leave,
     rules_change_while_connections_are_open,
     changes_that_would_hold_nowhere_are_refused,
     hosts_that_were_reached_are_learned,
-    connections_end_with_the_server_and_work_again_after_it,
+    everywhere connections_end_with_the_server_and_work_again_after_it,
     what_nothing_allows_can_wait_for_somebody,
     datagrams_pass_where_a_rule_names_their_port,
     a_paused_sandbox_keeps_its_connections,

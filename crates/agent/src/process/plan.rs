@@ -161,7 +161,7 @@ mod tests {
             working_directory: b"/workspace".to_vec(),
             ..Configure::default()
         };
-        Setup::new(configure, Limit::current(7).unwrap()).unwrap().0
+        Setup::new(configure, Limit::current(7).unwrap(), None).unwrap().0
     }
 
     fn argv(arguments: &[&[u8]]) -> Start {

@@ -209,7 +209,7 @@ async fn a_writable_root_takes_changes_and_the_template_stays(bench: &Bench<'_>)
 
 async fn mounts_are_writable_or_not_as_asked(bench: &Bench<'_>) -> Outcome {
     for name in ["read-only", "read-write"] {
-        fs::create_dir_all(bench.scratch.join(name)).map_err(text)?;
+        bench.directory(name)?;
         fs::write(bench.scratch.join(name).join("given"), "given\n").map_err(text)?;
     }
     let mut spec = bench.spec();
@@ -233,7 +233,7 @@ async fn mounts_are_writable_or_not_as_asked(bench: &Bench<'_>) -> Outcome {
 }
 
 async fn the_workspace_layer_keeps_changes_and_can_be_reset(bench: &Bench<'_>) -> Outcome {
-    fs::create_dir_all(bench.scratch.join("layered")).map_err(text)?;
+    bench.directory("layered")?;
     fs::write(bench.scratch.join("layered/given"), "before\n").map_err(text)?;
     let mut spec = bench.spec();
     let mut mount = bench.mount("layered", "/workspace", Access::ReadWrite)?;
@@ -348,8 +348,7 @@ async fn only_listed_programs_are_there(bench: &Bench<'_>) -> Outcome {
 }
 
 async fn a_paused_sandbox_stands_still_and_then_goes_on(bench: &Bench<'_>) -> Outcome {
-    let directory = bench.scratch.join("counter");
-    fs::create_dir(&directory).map_err(text)?;
+    let directory = bench.directory("counter")?;
     let mut spec = bench.spec();
     spec.mounts = vec![bench.mount("counter", "/counter", Access::ReadWrite)?];
     let count = || fs::metadata(directory.join("count")).map_or(0, |metadata| metadata.len());

@@ -70,6 +70,15 @@ impl Bench<'_> {
         }
     }
 
+    /// A directory in the scratch one, which the same may write to.
+    pub(crate) fn directory(&self, name: &str) -> Result<PathBuf, String> {
+        let path = self.scratch.join(name);
+        std::fs::create_dir(&path).map_err(text)?;
+        let permissions = std::fs::metadata(&self.scratch).map_err(text)?.permissions();
+        std::fs::set_permissions(&path, permissions).map_err(text)?;
+        Ok(path)
+    }
+
     pub(crate) fn mount(
         &self,
         name: &str,

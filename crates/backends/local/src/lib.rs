@@ -102,6 +102,9 @@ impl Backend for Local {
             "network",
             "it has the host's own network; ask for `--network full` to say that you know",
         )?;
+        if let RootSource::Image { name } = &spec.root {
+            return Err(Error::no_images(self.name(), name));
+        }
         refuse(!matches!(spec.root, RootSource::Host), "template", "it has no root of its own")?;
         refuse(!spec.mounts.is_empty(), "mounts", "it sees the host's files as they are")?;
         refuse(spec.programs.is_some(), "programs", "it sees the host's programs as they are")?;

@@ -7,13 +7,13 @@ use clap::Args;
 
 #[derive(Args, Debug, Default)]
 pub(crate) struct SandboxArgs {
-    /// What the sandbox starts from: auto, host, rootfs:DIR [default: auto]
+    /// What the sandbox starts from: auto, host, rootfs:DIR, image:NAME [default: auto]
     ///
     /// `auto` looks at the words of the command, then at the manifests in the workspace.
     #[arg(long, value_name = "TEMPLATE", help_heading = "Sandbox")]
     pub(crate) template: Option<OsString>,
 
-    /// The wall: auto, native, oci, local [env: BELLJAR_BACKEND] [default: auto]
+    /// The wall: auto, native, oci, docker, local [env: BELLJAR_BACKEND] [default: auto]
     ///
     /// `auto` takes the strongest that works fast; `belljar probe` shows what that is. It never picks `local`, which is a
     /// plain process of this host.

@@ -16,13 +16,13 @@ pub(crate) const DEFAULT_FILE: &str = "\
 # Where Belljar keeps its state.
 # state_dir = \"/var/lib/belljar\"
 
-# The wall: auto, native, oci.
+# The wall: auto, native, oci, docker.
 # backend = \"auto\"
 
 # What to log to standard error, for example \"debug\".
 # log = \"warn\"
 
-# What a sandbox starts from: auto, host, rootfs:DIR.
+# What a sandbox starts from: auto, host, rootfs:DIR, image:NAME.
 # template = \"auto\"
 
 # Network rules: locked, web, packages, full.
@@ -41,6 +41,13 @@ pub(crate) const DEFAULT_FILE: &str = "\
 # Servers for the names that sandboxes look up, and authorities to trust, in place of the host's own.
 # dns_upstream = \"9.9.9.9, tls://9.9.9.9#dns.quad9.net\"
 # tls_roots = \"/etc/ssl/own.pem\"
+
+# The engine of the docker backend (unix://PATH, tcp://HOST:PORT), its runtime, whether to fetch images that it does
+# not have, and whether images must say that they are hardened.
+# docker_host = \"unix:///var/run/docker.sock\"
+# docker_runtime = \"runsc\"
+# docker_pull = true
+# docker_require_hardened_image = true
 
 # Network rules with a name, for `--profile models`.
 # profiles.models.allow = [\"api.example.com\", \"*.cdn.example.com\"]
@@ -68,6 +75,12 @@ pub(crate) struct ConfigFile {
     idle_timeout: Option<Text>,
     dns_upstream: Option<Text>,
     tls_roots: Option<Text>,
+    docker_host: Option<Text>,
+    docker_runtime: Option<Text>,
+    #[serde(default, deserialize_with = "truth")]
+    docker_pull: Option<Text>,
+    #[serde(default, deserialize_with = "truth")]
+    docker_require_hardened_image: Option<Text>,
     /// Network rules with a name of one's own.
     #[serde(default)]
     profiles: BTreeMap<String, OwnProfile>,
@@ -128,6 +141,10 @@ impl ConfigFile {
             Key::IdleTimeout => &self.idle_timeout,
             Key::DnsUpstream => &self.dns_upstream,
             Key::TlsRoots => &self.tls_roots,
+            Key::DockerHost => &self.docker_host,
+            Key::DockerRuntime => &self.docker_runtime,
+            Key::DockerPull => &self.docker_pull,
+            Key::DockerHardened => &self.docker_require_hardened_image,
         };
         text.as_ref().map(|text| text.0.as_str())
     }
@@ -143,6 +160,11 @@ fn read_bounded(path: &Path) -> std::io::Result<String> {
 /// Text, or a number written without quotes.
 #[derive(Debug)]
 struct Text(String);
+
+/// `true` or `false`, as text.
+fn truth<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Text>, D::Error> {
+    Ok(Some(Text(bool::deserialize(deserializer)?.to_string())))
+}
 
 impl<'de> Deserialize<'de> for Text {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

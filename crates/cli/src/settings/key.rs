@@ -20,6 +20,10 @@ pub(crate) enum Key {
     IdleTimeout,
     DnsUpstream,
     TlsRoots,
+    DockerHost,
+    DockerRuntime,
+    DockerPull,
+    DockerHardened,
 }
 
 impl Key {
@@ -39,6 +43,10 @@ impl Key {
         Self::IdleTimeout,
         Self::DnsUpstream,
         Self::TlsRoots,
+        Self::DockerHost,
+        Self::DockerRuntime,
+        Self::DockerPull,
+        Self::DockerHardened,
     ];
 
     /// As in configuration files.
@@ -59,6 +67,10 @@ impl Key {
             Self::IdleTimeout => "idle_timeout",
             Self::DnsUpstream => "dns_upstream",
             Self::TlsRoots => "tls_roots",
+            Self::DockerHost => "docker_host",
+            Self::DockerRuntime => "docker_runtime",
+            Self::DockerPull => "docker_pull",
+            Self::DockerHardened => "docker_require_hardened_image",
         }
     }
 
@@ -80,6 +92,11 @@ impl Key {
             Self::IdleTimeout => "--idle-timeout",
             Self::DnsUpstream => "--dns-upstream",
             Self::TlsRoots => "--tls-roots",
+            // No command has a flag for these.
+            Self::DockerHost => "--docker-host",
+            Self::DockerRuntime => "--docker-runtime",
+            Self::DockerPull => "--docker-pull",
+            Self::DockerHardened => "--docker-require-hardened-image",
         }
     }
 
@@ -93,6 +110,10 @@ impl Key {
             Self::Log => Some(env_vars::LOG),
             Self::DnsUpstream => Some(env_vars::DNS_UPSTREAM),
             Self::TlsRoots => Some(env_vars::TLS_ROOTS),
+            Self::DockerHost => Some(env_vars::DOCKER_HOST),
+            Self::DockerRuntime => Some(env_vars::DOCKER_RUNTIME),
+            Self::DockerPull => Some(env_vars::DOCKER_PULL),
+            Self::DockerHardened => Some(env_vars::DOCKER_REQUIRE_HARDENED_IMAGE),
             _ => None,
         }
     }
@@ -110,7 +131,9 @@ impl Key {
             // No profile is the locked one, but an absent one does not contradict `--network`.
             Self::Profile | Self::StateDir | Self::Server | Self::ServerSecret | Self::Log
             // The host's own.
-            | Self::DnsUpstream | Self::TlsRoots => None,
+            | Self::DnsUpstream | Self::TlsRoots
+            // The usual sockets, and what is there.
+            | Self::DockerHost | Self::DockerRuntime | Self::DockerPull | Self::DockerHardened => None,
         }
     }
 

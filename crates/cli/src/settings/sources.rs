@@ -54,6 +54,7 @@ impl Sources {
     pub(super) fn default(&self, key: Key) -> Option<OsString> {
         match key {
             Key::StateDir => self.state_dir().map(PathBuf::into_os_string),
+            Key::DockerHost => self.variable(env_vars::OTHER_DOCKER_HOST),
             _ => key.fixed_default().map(OsString::from),
         }
     }

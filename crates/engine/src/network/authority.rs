@@ -136,6 +136,8 @@ fn look(root: &RootSource, path: &'static str) -> RootFile {
             }
         }
         RootSource::Directory { descriptor, .. } => look_below(&descriptor.try_clone().ok(), path),
+        // Its files are the engine's. Programs find the authority by their environment.
+        RootSource::Image { .. } => RootFile::Missing,
     }
 }
 

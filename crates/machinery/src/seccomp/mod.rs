@@ -10,9 +10,13 @@
 
 mod allowed;
 mod compile;
+mod names;
+mod profile;
 mod refused;
 
 use std::sync::OnceLock;
+
+pub use profile::profile;
 
 /// When an entry applies.
 #[derive(Clone, Copy, Debug)]

@@ -99,7 +99,7 @@ fn refuse_host_paths(
     let asked = [
         ("workspace", wire.workspace.is_some()),
         ("mounts", !wire.mounts.is_empty()),
-        ("template", matches!(template, TemplateSpec::Rootfs(_))),
+        ("template", matches!(template, TemplateSpec::Rootfs(_) | TemplateSpec::Image(_))),
         ("allow_no_isolation", wire.allow_no_isolation),
     ];
     match asked.into_iter().find(|(_, asked)| *asked) {

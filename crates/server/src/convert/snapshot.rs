@@ -50,10 +50,11 @@ pub(crate) fn restored(
     if wire.template.is_none() {
         create.template = recorded.template.clone();
     }
-    if !caller.is_admin() && matches!(create.template, TemplateSpec::Rootfs(_)) {
+    let of_the_host = matches!(create.template, TemplateSpec::Rootfs(_) | TemplateSpec::Image(_));
+    if !caller.is_admin() && of_the_host {
         return Err(Problem::new(
             Code::PermissionDenied,
-            "the snapshot's template is a directory of the host, which needs the role `admin`",
+            "the snapshot's template is something of the host, which needs the role `admin`",
         )
         .with_remedy("name another `template`"));
     }

@@ -1,0 +1,172 @@
+//! A private engine for tests: everything of it is below one temporary directory and ends with it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long the engine may take to answer, also on a slow and busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// An engine of our own.
+#[derive(Debug)]
+pub struct Dockerd {
+    directory: tempfile::TempDir,
+    process: Child,
+    cgroup: String,
+}
+
+impl Dockerd {
+    /// Why there can be none; `None` where there can.
+    #[must_use]
+    pub fn unavailable() -> Option<String> {
+        if !rustix::process::geteuid().is_root() {
+            return Some("an engine of its own needs root".to_owned());
+        }
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let found =
+            std::env::split_paths(&path).any(|directory| directory.join("dockerd").exists());
+        (!found).then(|| "`dockerd` is not installed".to_owned())
+    }
+
+    /// # Errors
+    /// When it does not come to answer; with what it said.
+    pub fn start() -> Result<Self, String> {
+        let directory =
+            tempfile::Builder::new().prefix("bjd").tempdir().map_err(|error| error.to_string())?;
+        let at = |name: &str| directory.path().join(name);
+        let cgroup = format!("belljar-dockerd-{}", std::process::id());
+        let log = fs::File::create(at("log")).map_err(|error| error.to_string())?;
+        let process = Command::new("dockerd")
+            .arg("--data-root")
+            .arg(at("data"))
+            .arg("--exec-root")
+            .arg(at("exec"))
+            .arg("--pidfile")
+            .arg(at("pid"))
+            .arg("--host")
+            .arg(format!("unix://{}", at("docker.sock").display()))
+            .args(["--iptables=false", "--ip6tables=false", "--bridge=none"])
+            .arg(format!("--cgroup-parent=/{cgroup}"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .map_err(|error| error.to_string())?;
+        let mut daemon = Self { directory, process, cgroup };
+        daemon.await_socket()?;
+        Ok(daemon)
+    }
+
+    fn await_socket(&mut self) -> Result<(), String> {
+        let deadline = Instant::now() + PATIENCE;
+        while std::os::unix::net::UnixStream::connect(self.socket()).is_err() {
+            let ended = self.process.try_wait().map_err(|error| error.to_string())?;
+            if ended.is_some() || Instant::now() > deadline {
+                let log = fs::read_to_string(self.directory.path().join("log"));
+                return Err(format!("the engine did not start: {}", log.unwrap_or_default()));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        self.directory.path().join("docker.sock")
+    }
+
+    /// As a backend is told of it.
+    #[must_use]
+    pub fn host(&self) -> String {
+        format!("unix://{}", self.socket().display())
+    }
+
+    /// Docker's own program with `arguments`, where it is installed.
+    #[must_use]
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new("docker");
+        command.env("DOCKER_HOST", self.host()).args(arguments);
+        command
+    }
+
+    /// The first process of a sandbox's container, on this host.
+    #[must_use]
+    #[track_caller]
+    pub fn first_process(&self, sandbox: &str) -> u32 {
+        let container = self.containers(&format!("label=belljar.sandbox={sandbox}"));
+        let format = ["inspect", "--format", "{{.State.Pid}}", container.trim()];
+        let output = self.command(&format).output().expect("`docker` is installed");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        text.trim().parse().unwrap_or_else(|_| panic!("no process of `{sandbox}`: {output:?}"))
+    }
+
+    /// The ids of containers that fit, running or not.
+    #[must_use]
+    pub fn containers(&self, filter: &str) -> String {
+        let list = ["ps", "--all", "--quiet", "--no-trunc", "--filter", filter];
+        let output = self.command(&list).output().expect("`docker` is installed");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// Makes an image of a few programs, by the engine's own import.
+    ///
+    /// # Errors
+    /// With what the engine said.
+    pub fn import_busybox(&self, name: &str, changes: &[&str]) -> Result<(), String> {
+        let root = self.directory.path().join("busybox");
+        let _ = fs::remove_dir_all(&root);
+        fs::create_dir_all(root.join("bin")).map_err(|error| error.to_string())?;
+        fs::copy("/bin/busybox", root.join("bin/busybox")).map_err(|error| error.to_string())?;
+        for program in ["sh", "cat", "id", "env", "ls", "sleep", "wget", "echo"] {
+            std::os::unix::fs::symlink("busybox", root.join("bin").join(program))
+                .map_err(|error| error.to_string())?;
+        }
+        let archive = self.directory.path().join("busybox.tar");
+        let status =
+            Command::new("tar").arg("-C").arg(&root).arg("-cf").arg(&archive).arg(".").status();
+        if !status.is_ok_and(|status| status.success()) {
+            return Err("`tar` failed".to_owned());
+        }
+        let mut arguments = vec!["import"];
+        for change in changes {
+            arguments.extend(["--change", change]);
+        }
+        let archive = archive.display().to_string();
+        arguments.extend([archive.as_str(), name]);
+        let output = self.command(&arguments).output().map_err(|error| error.to_string())?;
+        match output.status.success() {
+            true => Ok(()),
+            false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+        }
+    }
+}
+
+impl Drop for Dockerd {
+    fn drop(&mut self) {
+        let pid = i32::try_from(self.process.id()).ok().and_then(rustix::process::Pid::from_raw);
+        if let Some(pid) = pid {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        }
+        let deadline = Instant::now() + PATIENCE;
+        while matches!(self.process.try_wait(), Ok(None)) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        for hierarchy in fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten() {
+            remove_groups(&hierarchy.path().join(&self.cgroup));
+        }
+        remove_groups(&Path::new("/sys/fs/cgroup").join(&self.cgroup));
+    }
+}
+
+/// Removes empty control groups, children first.
+fn remove_groups(directory: &Path) {
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            remove_groups(&entry.path());
+        }
+    }
+    let _ = fs::remove_dir(directory);
+}
