@@ -24,9 +24,11 @@ export type NetworkMode = "none" | "allowlist" | "full";
 /** A sandbox to be created. Times are in seconds. */
 export interface CreateOptions {
   readonly name?: string | undefined;
-  /** `auto`, `host`, `rootfs:DIR`, or a family: `python`, `node`, `go`, `rust`, `base`. */
+  /** `auto`, `host`, `rootfs:DIR`, `image:NAME` of an engine, or a family: `python`, `node`, `go`, `rust`, `base`. */
   readonly template?: string | undefined;
   readonly backend?: string | undefined;
+  /** What runs in the backend, where it has several: for `oci` `runsc` or `runc`. Absent: the best that works. */
+  readonly runtime?: string | undefined;
   /** The weakest isolation class that is acceptable: `namespace`, `kernel` or `vm`. */
   readonly isolation?: string | undefined;
   /** Needed for the backend `local`, which isolates nothing. */
@@ -96,6 +98,7 @@ export async function createRequest(options: CreateOptions): Promise<api.CreateS
     name: options.name,
     template: options.template,
     backend: options.backend,
+    runtime: options.runtime,
     isolation: options.isolation,
     allowNoIsolation: options.allowNoIsolation,
     policy: await policySpec(options.policy),

@@ -55,6 +55,14 @@ test("a sandbox is made, used, found, listed and gone", async () => {
   assert.notEqual(error.requestId, undefined);
 });
 
+const NO_RUNC = process.getuid?.() !== 0 && "runc needs root";
+
+test("the wall and what runs in it are chosen", { skip: NO_RUNC }, async () => {
+  await using sandbox = await at.client.sandboxes.create({ backend: "oci", runtime: "runc" });
+  assert.deepEqual([sandbox.info.isolation?.backend, sandbox.info.isolation?.runtime], ["oci", "runc"]);
+  assert.equal((await sandbox.run("id -u")).stdout, "1000\n");
+});
+
 test("records on the wire have the names of --json", async () => {
   await using sandbox = await at.client.sandboxes.create({ metadata: { some_key: "x" } });
   const wire = toWire(sandbox.info) as Record<string, unknown>;

@@ -41,6 +41,7 @@ class Isolation:
     """The wall of a sandbox."""
 
     backend: str
+    runtime: str | None
     isolation_class: str
     network_mode: str
     network_enforcement: str
@@ -140,6 +141,7 @@ class SandboxInfo:
             used_at=moment(message, "used_at"),
             isolation=Isolation(
                 backend=wall.backend,
+                runtime=present(wall, "runtime"),
                 isolation_class=getattr(wall, "class"),
                 network_mode=wall.network_mode,
                 network_enforcement=wall.network_enforcement,

@@ -29,7 +29,9 @@ UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 class CreateOptions(TypedDict, total=False):
     """What a sandbox is to be like; everything has a default. Absent means denied.
 
-    template: `auto`, `host`, `rootfs:DIR`, or a family (`python`, `node`, `go`, `rust`, `base`).
+    template: `auto`, `host`, `rootfs:DIR`, `image:NAME` of an engine, or a family (`python`, `node`, `go`, `rust`,
+    `base`). backend: `auto`, `native`, `oci` or `docker`; runtime: what runs in it, such as `runsc`; isolation: the
+    weakest class that will do (`namespace`, `kernel`, `vm`).
     network: `none`, `allowlist` or `full`; profile: `locked`, `web`, `packages` or `full`; allow: `host`, `*.domain` or
     `host:port`; cidrs: ranges that are not public and may be reached; ask: seconds that what nothing allows waits for
     somebody to allow it. workspace: a directory of the server's host that appears as `/workspace`. timeout: seconds
@@ -44,6 +46,7 @@ class CreateOptions(TypedDict, total=False):
     name: str | None
     template: str | None
     backend: str | None
+    runtime: str | None
     isolation: str | None
     network: str | None
     profile: str | None
@@ -86,6 +89,7 @@ def create(**options: Unpack[CreateOptions]) -> api.CreateSandboxRequest:
         name=options.get("name"),
         template=options.get("template"),
         backend=options.get("backend"),
+        runtime=options.get("runtime"),
         isolation=options.get("isolation"),
         network=network(options),
         limits=limits(options.get("limits")),

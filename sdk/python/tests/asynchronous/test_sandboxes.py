@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import uuid
 from pathlib import Path
 
@@ -74,6 +76,15 @@ async def test_what_one_was_limited_to_does_not_limit_the_next(client: AsyncBell
     for _ in range(4):
         async with await client.sandboxes.create() as sandbox:
             assert (await sandbox.run_python("x = bytearray(100 << 20); print(len(x))")).ok
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("runc") is None, reason="runc needs to be there, and root")
+async def test_the_wall_and_what_runs_in_it_are_chosen(client: AsyncBelljar) -> None:
+    async with await client.sandboxes.create(backend="oci", runtime="runc") as sandbox:
+        assert (sandbox.info.isolation.backend, sandbox.info.isolation.runtime) == ("oci", "runc")
+        assert (await sandbox.run("id -u")).stdout == "1000\n"
+    with pytest.raises(errors.BelljarError, match="nonesuch"):
+        await client.sandboxes.create(backend="oci", runtime="nonesuch")
 
 
 async def test_wrong_arguments_are_named(client: AsyncBelljar) -> None:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import uuid
 from pathlib import Path
 
@@ -75,6 +77,15 @@ def test_what_one_was_limited_to_does_not_limit_the_next(client: Belljar) -> Non
     for _ in range(4):
         with client.sandboxes.create() as sandbox:
             assert (sandbox.run_python("x = bytearray(100 << 20); print(len(x))")).ok
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("runc") is None, reason="runc needs to be there, and root")
+def test_the_wall_and_what_runs_in_it_are_chosen(client: Belljar) -> None:
+    with client.sandboxes.create(backend="oci", runtime="runc") as sandbox:
+        assert (sandbox.info.isolation.backend, sandbox.info.isolation.runtime) == ("oci", "runc")
+        assert (sandbox.run("id -u")).stdout == "1000\n"
+    with pytest.raises(errors.BelljarError, match="nonesuch"):
+        client.sandboxes.create(backend="oci", runtime="nonesuch")
 
 
 def test_wrong_arguments_are_named(client: Belljar) -> None:

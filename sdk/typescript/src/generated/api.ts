@@ -81,6 +81,7 @@ export interface CancelProcessRequest {
 
 export interface ChangeModeRequest {
   path?: string | undefined;
+  /** Must be given: who leaves them out does not mean none at all. */
   permissions?: number | undefined;
   sandbox?: string | undefined;
 }
@@ -219,6 +220,8 @@ export interface CreateSandboxRequest {
   policy?: PolicySpec | undefined;
   /** Only these programs are reachable. */
   programs?: string[] | undefined;
+  /** What runs in the backend, where it has several: for `oci` `runsc`, `runc` or `crun`. Absent: the best that works. */
+  runtime?: string | undefined;
   /** A sandbox of that name which exists must have been made with the same options. */
   sameShape?: boolean | undefined;
   /** `auto`, `host`, `rootfs:DIR`, or a family: `python`, `node`, `go`, `rust`, `base`. Absent: `auto`. */
@@ -303,7 +306,10 @@ export type EventKind =
   | "sandbox_destroyed"
   | "sandbox_failed"
   | "process_started"
-  | "process_ended";
+  | "process_ended"
+  | "snapshot_created"
+  | "snapshot_restored"
+  | "snapshot_removed";
 
 /** Events in the order in which they happened. */
 export interface EventPage {
@@ -354,9 +360,12 @@ export interface Explanation {
   class: string;
   networkEnforcement: string;
   networkMode: string;
+  platform: string | null;
   reason: string;
   requestedBackend: string;
   rules: Enforcement[];
+  /** What runs in the backend, where it has several. */
+  runtime: string | null;
   strippedEnvironment: string[];
   template: string;
   templateReason: string;
@@ -462,6 +471,12 @@ export interface Isolation {
   /** What enforces the network mode. */
   networkEnforcement: string;
   networkMode: string;
+  /** How that runtime catches system calls, where it has a choice. */
+  platform: string | null;
+  /** Why it is this backend. */
+  reason: string;
+  /** What runs in the backend, where it has several. */
+  runtime: string | null;
   timeoutSecs: number;
   writablePaths: string[];
 }
@@ -712,8 +727,14 @@ export interface Probe {
   class: string;
   detail: string;
   enforcement: Enforcement[];
+  /** Fast enough to be chosen by `auto`. */
+  fast: boolean;
+  /** How that runtime catches system calls, where it has a choice. */
+  platform: string | null;
   /** What to do where it does not work, or not fully. */
   remedy: string | null;
+  /** What runs in the backend, where it has several. */
+  runtime: string | null;
   startMs: number | null;
   works: boolean;
 }
