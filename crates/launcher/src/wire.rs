@@ -114,7 +114,7 @@ pub struct Tree {
     pub path: Vec<u8>,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Start {
     pub id: String,
     pub hostname: String,
@@ -142,7 +142,7 @@ pub struct Start {
 }
 
 /// An OCI runtime.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Runtime {
     pub kind: RuntimeKind,
     /// It will have the launcher's privilege, so it must belong to root and nobody else may write to it.
@@ -195,7 +195,7 @@ impl Platform {
     }
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Bind {
     pub source: Tree,
     /// Relative to the root.
@@ -204,7 +204,7 @@ pub struct Bind {
     pub layered: bool,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Mount {
     pub source: Tree,
     /// Relative to the root.

@@ -235,8 +235,13 @@ impl Machine {
             affinity: mechanisms.affinity,
             runtime,
         };
-        let ask = Ask::Start(Box::new(start));
-        match self.launched().await?.client.ask_for(ask, &request.descriptors).await? {
+        let mut answer = self.ask_to_start(&start, &request.descriptors).await?;
+        // A runtime's first process was seen to be gone before it said anything, once in some thousand starts, for no reason
+        // that could be found. Nothing of it is left by then.
+        if matches!(&answer.0, Answer::Failed(failure) if failure.stage == "runtime") {
+            answer = self.ask_to_start(&start, &request.descriptors).await?;
+        }
+        match answer {
             (Answer::Started(doors), sockets) if !doors.is_empty() => {
                 self.lock_doors().insert(id.clone(), doors::sort(&doors, sockets));
             }
@@ -250,6 +255,15 @@ impl Machine {
                 Err(error)
             }
         }
+    }
+
+    async fn ask_to_start(
+        &self,
+        start: &Start,
+        descriptors: &[Arc<OwnedFd>],
+    ) -> Result<(Answer, Vec<OwnedFd>)> {
+        let ask = Ask::Start(Box::new(start.clone()));
+        self.launched().await?.client.ask_for(ask, descriptors).await
     }
 
     pub async fn connect(&self, id: &SandboxId) -> Result<Stream> {

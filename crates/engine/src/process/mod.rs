@@ -255,7 +255,11 @@ impl ProcessInfo {
             pid: record.pid,
             started_at: from_ms(record.started_at),
             finished_at: record.finished_at.map(from_ms),
-            exit: record.exit.as_ref().map(Exit::from_record),
+            // Whose end nobody saw has one all the same.
+            exit: record.exit.as_ref().map(Exit::from_record).or_else(|| {
+                let lost = record.status == store::ProcessStatus::Lost;
+                lost.then(|| Exit::unseen(Reason::Lost, Duration::ZERO))
+            }),
         }
     }
 }
