@@ -51,7 +51,10 @@ pub(crate) async fn serve_udp(judge: Arc<Judge>, socket: UdpSocket) {
             }
         };
         // Too many at once: the client asks again.
-        let Ok(permit) = Arc::clone(&open).try_acquire_owned() else { continue };
+        let Ok(permit) = Arc::clone(&open).try_acquire_owned() else {
+            judge.record_denied_name(denial(Transport::Udp, "", Reason::TooMany));
+            continue;
+        };
         let question = buffer[..length].to_vec();
         let (judge, socket) = (Arc::clone(&judge), Arc::clone(&socket));
         tokio::spawn(async move {
@@ -137,23 +140,8 @@ async fn answer(judge: &Judge, asked: &Asked, transport: Transport, ends: Ends) 
     let begin = Instant::now();
     let text = asked.query.name().to_ascii();
     let denied = |name: &str, reason: Reason, rule: Option<String>| {
-        judge.record_denied_name(Record {
-            at: SystemTime::now(),
-            stage: Stage::Dns,
-            transport,
-            host: Some(name.to_owned()),
-            address: None,
-            port: PORT,
-            sni: None,
-            method: None,
-            path: None,
-            rule,
-            verdict: Verdict::Deny,
-            reason,
-            bytes_up: 0,
-            bytes_down: 0,
-            duration: begin.elapsed(),
-        });
+        let denial = denial(transport, name, reason);
+        judge.record_denied_name(Record { rule, duration: begin.elapsed(), ..denial });
     };
     if !judge.question_allowed() {
         denied("", Reason::TooMany, None);
@@ -216,6 +204,27 @@ async fn answer(judge: &Judge, asked: &Asked, transport: Transport, ends: Ends) 
             denied(&name, Reason::QueryType, None);
             asked.refuse(ResponseCode::Refused)
         }
+    }
+}
+
+/// What is recorded of a question that has no answer.
+fn denial(transport: Transport, name: &str, reason: Reason) -> Record {
+    Record {
+        at: SystemTime::now(),
+        stage: Stage::Dns,
+        transport,
+        host: Some(name.to_owned()),
+        address: None,
+        port: PORT,
+        sni: None,
+        method: None,
+        path: None,
+        rule: None,
+        verdict: Verdict::Deny,
+        reason,
+        bytes_up: 0,
+        bytes_down: 0,
+        duration: Duration::ZERO,
     }
 }
 
