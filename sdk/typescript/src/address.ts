@@ -15,6 +15,8 @@ export interface Address {
   readonly agent: http.Agent;
   readonly options: http.RequestOptions;
   readonly request: typeof http.request;
+  /** What is trusted; absent without TLS. */
+  readonly tls?: { readonly ca?: string | Buffer } | undefined;
   close(): void;
 }
 
@@ -26,11 +28,12 @@ export function addressOf(text: string, tls: { ca?: string | Buffer | undefined 
   if ((url?.protocol !== "http:" && url?.protocol !== "https:") || url.hostname === "") throw noAddress(text);
   const secure = url.protocol === "https:";
   const agent = secure ? new https.Agent({ keepAlive: true }) : new http.Agent({ keepAlive: true });
-  const trust: https.RequestOptions = tls.ca === undefined ? {} : { ca: tls.ca };
+  const trust = tls.ca === undefined ? {} : { ca: tls.ca };
   return {
     text,
     agent,
     request: secure ? https.request : http.request,
+    tls: secure ? trust : undefined,
     options: { host: url.hostname.replace(/^\[|\]$/g, ""), port: url.port || (secure ? 443 : 80), ...trust },
     close: () => agent.destroy(),
   };

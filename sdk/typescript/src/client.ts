@@ -1,5 +1,6 @@
 // The client: one server, and what it has.
 import { type ClientOptions, transportOf } from "./connect.js";
+import { lostConnection } from "./errors.js";
 import type * as api from "./generated/api.js";
 import { Policies } from "./policy.js";
 import { Process } from "./process.js";
@@ -8,7 +9,7 @@ import { Patience, isLoss } from "./retry.js";
 import { type ListProcessesOptions, type SignalOptions, listProcesses } from "./sandbox.js";
 import { Sandboxes } from "./sandboxes.js";
 import { serverEvents } from "./sse.js";
-import { type Transport, lostConnection } from "./transport.js";
+import type { Transport } from "./transport.js";
 
 export interface EventOptions extends SignalOptions {
   /** Events after this number. Absent: from now on. */

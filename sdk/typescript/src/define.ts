@@ -31,7 +31,10 @@ export const rootfs = {
 } as const;
 
 /** What a sandbox may reach. */
-export type NetworkDefinition = Pick<CreateOptions, "network" | "profile" | "allow" | "cidrs" | "ask" | "connections" | "udpPorts">;
+export type NetworkDefinition = Pick<
+  CreateOptions,
+  "network" | "profile" | "allow" | "cidrs" | "ask" | "connections" | "udpPorts"
+>;
 
 export const network = {
   /** Nothing. */

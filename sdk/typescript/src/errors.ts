@@ -46,3 +46,13 @@ export function abortedBy(signal: AbortSignal): BelljarError {
 export function refuseAborted(signal: AbortSignal | undefined): void {
   if (signal?.aborted) throw abortedBy(signal);
 }
+
+/** What is said where a connection ends before its time. */
+export function lostConnection(cause: unknown): ConnectionLostError {
+  return new ConnectionLostError({
+    code: "server-unreachable",
+    message: "the connection to the server broke off",
+    cause,
+    remedy: "ask again; whether the request was carried out is not known",
+  });
+}

@@ -1,10 +1,10 @@
 // The files of a sandbox. Relative paths start at its working directory.
 import type { IncomingMessage } from "node:http";
 import { Readable } from "node:stream";
-import { FileNotFoundError, abortedBy } from "./errors.js";
+import { FileNotFoundError, abortedBy, lostConnection } from "./errors.js";
 import type * as api from "./generated/api.js";
 import { jsonLines, serverEvents } from "./sse.js";
-import { type Body, type Transport, lostConnection } from "./transport.js";
+import type { Body, Transport } from "./transport.js";
 import { type TreeReport, packTree, unpackTree } from "./tree.js";
 
 /** What can be written: whole, or as it comes. */

@@ -31,6 +31,7 @@ export {
   type SearchOptions,
   type WriteOptions,
 } from "./files.js";
+export { Forward, type ForwardOptions } from "./forward.js";
 export type {
   Approval as ApprovalInfo,
   Artifact,

@@ -1,11 +1,11 @@
 // A command that was started: a durable object on the server. Whoever has its id can follow it from any offset, type
 // to it and end it; losing the connection or the client ends nothing.
 import { type StartOptions, type TerminalSize, signalNumber } from "./command.js";
-import { TimedOutError, refuseAborted } from "./errors.js";
+import { TimedOutError, lostConnection, refuseAborted } from "./errors.js";
 import type * as api from "./generated/api.js";
 import { Patience, isLoss } from "./retry.js";
 import { serverEvents } from "./sse.js";
-import { type Transport, lostConnection } from "./transport.js";
+import type { Transport } from "./transport.js";
 
 /** The longest that one request may wait. */
 const LONGEST_WAIT_SECS = 60;

@@ -6,6 +6,7 @@ import { type RunOptions, type StartOptions, type TerminalSize, type Words, code
 import type { ConnectionPolicy } from "./decide.js";
 import { AbortedError, SandboxNotFoundError, TimedOutError, errorOf, invalid } from "./errors.js";
 import { Files } from "./files.js";
+import { Forward, type ForwardOptions } from "./forward.js";
 import type * as api from "./generated/api.js";
 import { type CreateOptions, createRequest } from "./options.js";
 import { pipCommand, pipRefusal } from "./pip.js";
@@ -165,6 +166,11 @@ export class Sandbox implements AsyncDisposable {
   /** Shows a port no longer. */
   async hide(port: number, options: SignalOptions = {}): Promise<void> {
     await this.#transport.json("DELETE", this.#path(`/ports/${port}`), { signal: options.signal, repeatable: true });
+  }
+
+  /** Listens on loopback here and joins each connection to a port inside, shown or not; for any protocol. */
+  async forward(port: number, options: ForwardOptions = {}): Promise<Forward> {
+    return await Forward.open(this.#transport, this.id, port, options);
   }
 
   /** Starts the clocks of its lease anew; seconds. */

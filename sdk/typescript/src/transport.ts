@@ -5,14 +5,8 @@ import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { setImmediate as breathe } from "node:timers/promises";
 import { type Address, addressOf } from "./address.js";
-import {
-  BelljarError,
-  ConnectionLostError,
-  ServerUnreachableError,
-  abortedBy,
-  errorOf,
-  refuseAborted,
-} from "./errors.js";
+import { BelljarError, ServerUnreachableError, abortedBy, errorOf, lostConnection, refuseAborted } from "./errors.js";
+import { type GrpcCall, openCall } from "./grpc.js";
 import { type LocalOptions, findOrStart } from "./local.js";
 import { Patience, isLoss, mayHaveHappened } from "./retry.js";
 import { fromWire, toWire } from "./wire.js";
@@ -57,8 +51,8 @@ export class Transport {
   /** What that promise ended with. */
   #current: Address | undefined;
   #closed = false;
-  /** Connections that speak something else by now. */
-  readonly #upgraded = new Set<Duplex>();
+  /** Connections that speak something else by now, and what listens. */
+  readonly #held = new Set<{ destroy(): unknown }>();
 
   constructor(options: TransportOptions) {
     this.#options = options;
@@ -104,8 +98,7 @@ export class Transport {
         ...(signal ? { signal } : {}),
       });
       request.once("upgrade", (answer, socket, head) => {
-        this.#upgraded.add(socket);
-        socket.once("close", () => this.#upgraded.delete(socket));
+        socket.once("close", this.hold(socket));
         resolve({ answer, socket, head });
       });
       request.once("response", (answer) => {
@@ -116,9 +109,31 @@ export class Transport {
     });
   }
 
+  /** Begins a gRPC call of two streams on a connection of its own. */
+  async call(path: string): Promise<GrpcCall> {
+    const address = await this.#resolve();
+    const key = this.#options.apiKey;
+    const headers = {
+      "user-agent": `belljar-typescript/${VERSION}`,
+      ...(key === undefined ? {} : { authorization: `Bearer ${key}` }),
+    };
+    const call = await openCall(address, path, headers).catch((error: unknown) => {
+      throw this.#lost(error instanceof Error ? error : new Error(String(error)), address, undefined, false);
+    });
+    call.session.once("close", this.hold(call.session));
+    return call;
+  }
+
+  /** Ends this with the client, unless it was let go. */
+  hold(thing: { destroy(): unknown }): () => void {
+    if (this.#closed) thing.destroy();
+    else this.#held.add(thing);
+    return () => void this.#held.delete(thing);
+  }
+
   close(): void {
     this.#closed = true;
-    this.#upgraded.forEach((socket) => socket.destroy());
+    this.#held.forEach((thing) => thing.destroy());
     this.#address?.then(
       (address) => address.close(),
       () => undefined,
@@ -236,15 +251,6 @@ export class Transport {
       remedy: "check the address, and that `belljar serve` runs there",
     });
   }
-}
-
-export function lostConnection(cause: unknown): ConnectionLostError {
-  return new ConnectionLostError({
-    code: "server-unreachable",
-    message: "the connection to the server broke off",
-    cause,
-    remedy: "ask again; whether the request was carried out is not known",
-  });
 }
 
 function sendBody(request: ClientRequest, content: Body | undefined, fail: (error: unknown) => void): void {

@@ -2,7 +2,8 @@
 // and binary messages, pings and an orderly end. No extensions. What breaks the protocol ends the connection.
 import { createHash, randomBytes } from "node:crypto";
 import type { Duplex } from "node:stream";
-import { type Transport, lostConnection } from "./transport.js";
+import { lostConnection } from "./errors.js";
+import type { Transport } from "./transport.js";
 
 const GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 /** The largest message that is taken. */

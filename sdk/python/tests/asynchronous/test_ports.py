@@ -10,7 +10,9 @@ import subprocess
 import urllib.request
 from pathlib import Path
 
-from belljar import AsyncBelljar, AsyncSandbox
+import pytest
+
+from belljar import AsyncBelljar, AsyncSandbox, errors
 
 from .aside import aside
 
@@ -51,6 +53,15 @@ async def test_streams_are_joined_to_a_port(sandbox: AsyncSandbox) -> None:
     async with await sandbox.forward(8001) as forward:
         # Nobody listens there: the connection just ends.
         assert await aside(lambda: exchange(forward.address, b"")) == b""
+
+
+async def test_forwards_end_with_the_client(shared_state: Path, sandbox: AsyncSandbox) -> None:
+    async with AsyncBelljar(state_dir=shared_state) as client:
+        forward = await (await client.sandboxes.get(sandbox.id)).forward(8000)
+        with pytest.raises(errors.InvalidArgument):
+            await sandbox.forward(65536)
+    with pytest.raises(ConnectionRefusedError):
+        await aside(lambda: exchange(forward.address, b""))
 
 
 async def test_a_port_is_shown_over_http(own_state: Path, binary: str) -> None:

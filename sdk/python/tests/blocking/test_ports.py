@@ -11,7 +11,9 @@ import subprocess
 import urllib.request
 from pathlib import Path
 
-from belljar import Belljar, Sandbox
+import pytest
+
+from belljar import Belljar, Sandbox, errors
 
 from .aside import aside
 
@@ -52,6 +54,15 @@ def test_streams_are_joined_to_a_port(sandbox: Sandbox) -> None:
     with sandbox.forward(8001) as forward:
         # Nobody listens there: the connection just ends.
         assert aside(lambda: exchange(forward.address, b"")) == b""
+
+
+def test_forwards_end_with_the_client(shared_state: Path, sandbox: Sandbox) -> None:
+    with Belljar(state_dir=shared_state) as client:
+        forward = (client.sandboxes.get(sandbox.id)).forward(8000)
+        with pytest.raises(errors.InvalidArgument):
+            sandbox.forward(65536)
+    with pytest.raises(ConnectionRefusedError):
+        aside(lambda: exchange(forward.address, b""))
 
 
 def test_a_port_is_shown_over_http(own_state: Path, binary: str) -> None:

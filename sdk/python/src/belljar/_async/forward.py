@@ -17,7 +17,9 @@ PIECE = 64 * 1024
 
 
 class AsyncForward:
-    """Listens on loopback and joins each connection to the port inside, until it is closed. `address` says where."""
+    """Listens on loopback and joins each connection to the port inside, until it or the client is closed.
+
+    `address` says where."""
 
     def __init__(self, connection: AsyncConnection, sandbox: str, port: int) -> None:
         self._connection = connection
@@ -30,6 +32,7 @@ class AsyncForward:
     async def open(self, local_port: int) -> AsyncForward:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", local_port)
         self.address = self._server.sockets[0].getsockname()[:2]
+        self._connection.attached.add(self)
         return self
 
     async def __aenter__(self) -> AsyncForward:

@@ -16,7 +16,7 @@ from belljar._async.forward import AsyncForward
 from belljar._async.network import AsyncNetwork
 from belljar._async.process import AsyncProcess
 from belljar._generated import api, methods
-from belljar._generated.codes import SandboxNotFound
+from belljar._generated.codes import InvalidArgument, SandboxNotFound
 from belljar._models import ExposedPort, LayerChange, SandboxInfo
 from belljar._offer import OnConnection, OnRequest, Secrets, Tools
 from belljar._outcomes import ProcessInfo, Result
@@ -277,6 +277,8 @@ class AsyncSandbox:
 
     async def forward(self, port: int, *, local_port: int = 0) -> AsyncForward:
         """Listens on loopback here and joins each connection to a port inside, shown or not; for any protocol."""
+        if not 0 < port < 65536:
+            raise InvalidArgument(f"`{port}` is no port", remedy="give 1 to 65535")
         return await AsyncForward(self._connection, self.id, port).open(local_port)
 
     # --- the workspace layer ---

@@ -19,7 +19,9 @@ PIECE = 64 * 1024
 
 
 class Forward:
-    """Listens on loopback and joins each connection to the port inside, until it is closed. `address` says where."""
+    """Listens on loopback and joins each connection to the port inside, until it or the client is closed.
+
+    `address` says where."""
 
     def __init__(self, connection: Connection, sandbox: str, port: int) -> None:
         self._connection = connection
@@ -33,6 +35,7 @@ class Forward:
     def open(self, local_port: int) -> Forward:
         self._listener = socket.create_server(("127.0.0.1", local_port))
         self.address = self._listener.getsockname()
+        self._connection.attached.add(self)
         threading.Thread(target=self._accept, args=(self._listener,), name="belljar-forward", daemon=True).start()
         return self
 

@@ -11,7 +11,7 @@ from typing_extensions import Unpack
 
 from belljar import _packages, _requests
 from belljar._generated import api, methods
-from belljar._generated.codes import SandboxNotFound
+from belljar._generated.codes import InvalidArgument, SandboxNotFound
 from belljar._models import ExposedPort, LayerChange, SandboxInfo
 from belljar._offer import OnConnection, OnRequest, Secrets, Tools
 from belljar._outcomes import ProcessInfo, Result
@@ -276,6 +276,8 @@ class Sandbox:
 
     def forward(self, port: int, *, local_port: int = 0) -> Forward:
         """Listens on loopback here and joins each connection to a port inside, shown or not; for any protocol."""
+        if not 0 < port < 65536:
+            raise InvalidArgument(f"`{port}` is no port", remedy="give 1 to 65535")
         return Forward(self._connection, self.id, port).open(local_port)
 
     # --- the workspace layer ---
