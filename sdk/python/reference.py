@@ -15,7 +15,7 @@ from typing import Any
 
 import belljar
 from belljar import _requests, errors, providers
-from belljar._sync import files, network, policies, process, processes, sandboxes
+from belljar._sync import administration, files, network, policies, process, processes, sandboxes, secrets, snapshots
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "reference" / "python.md"
 HEADER = """# The Python package
@@ -31,8 +31,13 @@ CLIENTS: list[type] = [
     processes.Processes,
     belljar.Process,
     process.Input,
-    policies.Policies,
     network.Network,
+    snapshots.Snapshots,
+    policies.Policies,
+    secrets.SecretStore,
+    administration.Keys,
+    administration.Tenants,
+    administration.Webhooks,
     providers.SandboxProvider,
 ]
 OPTIONS: list[Any] = [_requests.CreateOptions, _requests.CommandOptions]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,8 +11,9 @@ import pytest
 
 from belljar import Decision, _address, _requests, errors
 from belljar._failure import of_problem
-from belljar._generated import api
+from belljar._generated import api, methods
 from belljar._generated.codes import BY_CODE
+from belljar._method import Method
 
 HERE = Path(__file__).parent.parent
 
@@ -49,6 +51,16 @@ def test_every_code_has_a_class() -> None:
     assert refused.rule == "no-shell"
     assert refused.decision == Decision("deny", "no-shell", "not here", "d")
     assert "new-code" in str(of_problem(api.Problem(code="new-code", message="m")))
+
+
+def test_everything_that_the_server_does_is_there() -> None:
+    source = "".join(path.read_text() for path in (HERE / "src/belljar/_async").glob("*.py"))
+    missing = {name for name, value in vars(methods).items() if isinstance(value, Method)} - {
+        name for name in vars(methods) if re.search(rf"\bmethods\.{name}\b", source)
+    }
+    # `run` creates, runs and cleans up for the command line; here that is a sandbox in a `with` block. Output is
+    # followed by the process, which can be found again.
+    assert missing == {"RUN", "EXEC_STREAM"}
 
 
 def test_what_is_made_from_something_else_is_fresh() -> None:

@@ -1,4 +1,5 @@
 // The client: one server, and what it has.
+import { type AuditOptions, Keys, Tenants, Webhooks, readAudit } from "./administration.js";
 import { type ClientOptions, transportOf } from "./connect.js";
 import { lostConnection } from "./errors.js";
 import type * as api from "./generated/api.js";
@@ -8,6 +9,8 @@ import { type Approval, listApprovals } from "./reach.js";
 import { Patience, isLoss } from "./retry.js";
 import { type ListProcessesOptions, type SignalOptions, listProcesses } from "./sandbox.js";
 import { Sandboxes } from "./sandboxes.js";
+import { SecretStore } from "./secrets.js";
+import { Snapshots } from "./snapshots.js";
 import { serverEvents } from "./sse.js";
 import type { Transport } from "./transport.js";
 
@@ -27,12 +30,24 @@ export interface EventOptions extends SignalOptions {
 export class Belljar implements AsyncDisposable {
   readonly #transport: Transport;
   readonly sandboxes: Sandboxes;
+  readonly snapshots: Snapshots;
   readonly policies: Policies;
+  readonly secrets: SecretStore;
+  /** For administrators. */
+  readonly keys: Keys;
+  /** For administrators. */
+  readonly tenants: Tenants;
+  readonly webhooks: Webhooks;
 
   constructor(server?: string | ClientOptions) {
     this.#transport = transportOf(server);
     this.sandboxes = new Sandboxes(this.#transport);
+    this.snapshots = new Snapshots(this.#transport);
     this.policies = new Policies(this.#transport);
+    this.secrets = new SecretStore(this.#transport);
+    this.keys = new Keys(this.#transport);
+    this.tenants = new Tenants(this.#transport);
+    this.webhooks = new Webhooks(this.#transport);
   }
 
   /** A process of any client, to follow, type to or end. */
@@ -92,6 +107,11 @@ export class Belljar implements AsyncDisposable {
     }
   }
 
+  /** Who did what to which sandbox, and what came of it, oldest first. */
+  audit(options: AuditOptions = {}): AsyncGenerator<api.AuditRecord, void, undefined> {
+    return readAudit(this.#transport, options);
+  }
+
   /** The server itself. */
   async server(options: SignalOptions = {}): Promise<api.Server> {
     return await this.#get("/v1/server", options);
@@ -100,6 +120,26 @@ export class Belljar implements AsyncDisposable {
   /** Who this client is to the server. */
   async caller(options: SignalOptions = {}): Promise<api.Caller> {
     return await this.#get("/v1/caller", options);
+  }
+
+  /** Tries every backend, or one, by running a tiny sandbox on it; with `refresh` also where it is known already. */
+  async probe(
+    options: SignalOptions & { backend?: string | undefined; refresh?: boolean | undefined } = {},
+  ): Promise<api.Probe[]> {
+    const { backend, refresh, signal } = options;
+    const ask = { query: { backend, refresh }, signal, repeatable: true };
+    return (await this.#transport.json<api.ProbeBackendsResponse>("GET", "/v1/probe", ask)).probes;
+  }
+
+  /** For administrators: looks for what no sandbox owns any more, and with `fix` removes it. */
+  async findLeaks(options: SignalOptions & { fix?: boolean | undefined } = {}): Promise<api.FindLeaksResponse> {
+    const ask = { json: { fix: options.fix }, signal: options.signal, repeatable: true };
+    return await this.#transport.json("POST", "/v1/leaks", ask);
+  }
+
+  /** For administrators: drains the server and stops it. Sandboxes stay. */
+  async stopServer(options: SignalOptions = {}): Promise<void> {
+    await this.#transport.json("POST", "/v1/server/stop", { json: {}, signal: options.signal });
   }
 
   /** What sandboxes can start from. */

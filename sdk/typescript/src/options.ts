@@ -161,3 +161,8 @@ function bytes(name: string, size: Size | undefined): number | undefined {
   }
   return Math.round(Number(digits) * factor);
 }
+
+/** As queries have them. */
+export function pairs(map: Readonly<Record<string, string>> | undefined): string[] | undefined {
+  return map === undefined ? undefined : Object.entries(map).map(([key, value]) => `${key}=${value}`);
+}

@@ -43,6 +43,11 @@ interface Signalled {
   readonly signal?: AbortSignal | undefined;
 }
 
+interface Owned extends Signalled {
+  /** For administrators: whose it is. Others always have their own. */
+  readonly tenant?: string | undefined;
+}
+
 /** The policies that a server keeps by name. */
 export class Policies {
   readonly #transport: Transport;
@@ -56,31 +61,39 @@ export class Policies {
   async put(
     name: string,
     policy: Exclude<PolicyChoice, { readonly name: string } | { readonly record: true }>,
-    options: Signalled = {},
+    options: Owned = {},
   ): Promise<api.Policy> {
     const spec = typeof policy === "string" ? { document: policy } : await policySpec(policy);
     const documents = spec?.documents ?? [{ origin: name, text: spec?.document ?? "" }];
     return await this.#transport.json("PUT", this.#path(name), {
-      json: { documents },
+      json: { documents, tenant: options.tenant },
       signal: options.signal,
       repeatable: true,
     });
   }
 
   /** One version, with its documents: `name` or `name@version`. */
-  async get(name: string, options: Signalled = {}): Promise<api.Policy> {
-    return await this.#transport.json("GET", this.#path(name), { signal: options.signal, repeatable: true });
+  async get(name: string, options: Owned = {}): Promise<api.Policy> {
+    const ask = { query: { tenant: options.tenant }, signal: options.signal, repeatable: true };
+    return await this.#transport.json("GET", this.#path(name), ask);
   }
 
   /** The newest version of each, or every version of one. */
-  async list(options: Signalled & { name?: string | undefined } = {}): Promise<api.Policy[]> {
-    const ask = { query: { name: options.name }, signal: options.signal, repeatable: true };
+  async list(options: Owned & { name?: string | undefined } = {}): Promise<api.Policy[]> {
+    const ask = { query: { name: options.name, tenant: options.tenant }, signal: options.signal, repeatable: true };
     return (await this.#transport.json<api.ListPoliciesResponse>("GET", "/v1/policies", ask)).policies;
   }
 
   /** Removes a version, or all. Sandboxes that run under one go on. */
-  async remove(name: string, options: Signalled = {}): Promise<void> {
-    await this.#transport.json("DELETE", this.#path(name), { signal: options.signal });
+  async remove(name: string, options: Owned = {}): Promise<void> {
+    const ask = { query: { tenant: options.tenant }, signal: options.signal };
+    await this.#transport.json("DELETE", this.#path(name), ask);
+  }
+
+  /** The smallest document that allows what a sandbox did, for review: under its policy, or while it was recorded. */
+  async learn(sandbox: string, options: Signalled = {}): Promise<api.LearnPolicyResponse> {
+    const path = `/v1/sandboxes/${encodeURIComponent(sandbox)}/policy/learned`;
+    return await this.#transport.json("GET", path, { signal: options.signal, repeatable: true });
   }
 
   #path(name: string): string {

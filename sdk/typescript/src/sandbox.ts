@@ -28,6 +28,14 @@ export interface SignalOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
+export interface SnapshotOptions extends SignalOptions {
+  /** One that no other snapshot has. */
+  readonly name?: string | undefined;
+  readonly labels?: Readonly<Record<string, string>> | undefined;
+  /** Directories inside. Absent: `/workspace`, `/home/user` and `/output`. */
+  readonly paths?: readonly string[] | undefined;
+}
+
 export class Sandbox implements AsyncDisposable {
   readonly #transport: Transport;
   /** Whether the connections are this sandbox's own. */
@@ -171,6 +179,33 @@ export class Sandbox implements AsyncDisposable {
   /** Listens on loopback here and joins each connection to a port inside, shown or not; for any protocol. */
   async forward(port: number, options: ForwardOptions = {}): Promise<Forward> {
     return await Forward.open(this.#transport, this.id, port, options);
+  }
+
+  /**
+   * Keeps its files; `client.snapshots.restore` makes new sandboxes with them. Processes and their memory are not kept.
+   */
+  async snapshot(options: SnapshotOptions = {}): Promise<api.Snapshot> {
+    return await createSnapshot(this.#transport, this.id, options);
+  }
+
+  /** What it is, why, and what holds each rule. */
+  async explain(options: SignalOptions = {}): Promise<api.Explanation> {
+    const ask = { json: { sandbox: this.id }, signal: options.signal, repeatable: true };
+    return await this.#transport.json("POST", "/v1/explain", ask);
+  }
+
+  /**
+   * A signed token that opens this sandbox and nothing else, valid for `expires` seconds (absent: an hour): for `api` as
+   * an API key, for `egress` at the explicit proxy, for `preview` at a port that is shown.
+   */
+  async issueToken(
+    options: SignalOptions & {
+      audience?: "api" | "egress" | "preview" | undefined;
+      expires?: number | undefined;
+    } = {},
+  ): Promise<api.IssueTokenResponse> {
+    const json = { sandbox: this.id, audience: options.audience, expiresInSecs: options.expires };
+    return await this.#transport.json("POST", "/v1/tokens", { json, signal: options.signal });
   }
 
   /** Starts the clocks of its lease anew; seconds. */
@@ -369,6 +404,17 @@ export async function createSandbox(
     signal: options.signal,
     repeatable: true,
   });
+}
+
+/** Keeps the files of a sandbox. */
+export async function createSnapshot(
+  transport: Transport,
+  sandbox: string,
+  options: SnapshotOptions,
+): Promise<api.Snapshot> {
+  const { name, labels, paths, signal } = options;
+  const json = { name, labels, paths };
+  return await transport.json("POST", `/v1/sandboxes/${encodeURIComponent(sandbox)}/snapshots`, { json, signal });
 }
 
 export interface ListProcessesOptions extends SignalOptions {

@@ -1,6 +1,6 @@
 // The sandboxes of a server.
 import type * as api from "./generated/api.js";
-import { type CreateOptions, createRequest } from "./options.js";
+import { type CreateOptions, createRequest, pairs } from "./options.js";
 import { Sandbox, type SignalOptions, createSandbox } from "./sandbox.js";
 import type { Transport } from "./transport.js";
 
@@ -78,8 +78,4 @@ export class Sandboxes {
     const info = await createSandbox(this.#transport, { ...(await createRequest(options)), getOrCreate }, options);
     return await new Sandbox(this.#transport, info, options.timeout).answer(options, !getOrCreate);
   }
-}
-
-function pairs(map: Readonly<Record<string, string>> | undefined): string[] | undefined {
-  return map === undefined ? undefined : Object.entries(map).map(([key, value]) => `${key}=${value}`);
 }

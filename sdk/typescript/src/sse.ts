@@ -1,7 +1,6 @@
 // Server-sent events and lines of JSON, read as they come. Whoever stops reading ends the request.
 import type { IncomingMessage } from "node:http";
-import { abortedBy, errorOf } from "./errors.js";
-import { lostConnection } from "./errors.js";
+import { abortedBy, errorOf, lostConnection } from "./errors.js";
 import { fromWire } from "./wire.js";
 
 /** One event: its name, its place, and its data. */

@@ -9,6 +9,7 @@
 `AsyncBelljar` is the same for `asyncio`.
 """
 
+from belljar._administration import AuditRecord, Caller, Key, Leak, Probe, Quotas, Tenant, Token, Webhook
 from belljar._async.client import AsyncBelljar
 from belljar._async.process import AsyncProcess
 from belljar._async.sandbox import AsyncSandbox
@@ -17,6 +18,7 @@ from belljar._entries import Copied, FileEvent, FileInfo, SearchHit, Unpacked
 from belljar._failure import BelljarError, Decision
 from belljar._flows import Approval, NetworkDecision, NetworkInfo
 from belljar._generated.codes import PolicyDenied, TimedOut
+from belljar._kept import LearnedPolicy, Profile, Secret, Snapshot
 from belljar._models import (
     Enforcement,
     Event,
@@ -59,8 +61,10 @@ __all__ = [
     "AsyncBelljar",
     "AsyncProcess",
     "AsyncSandbox",
+    "AuditRecord",
     "Belljar",
     "BelljarError",
+    "Caller",
     "CommandCancelled",
     "CommandFailed",
     "CommandOptions",
@@ -78,7 +82,10 @@ __all__ = [
     "FileEvent",
     "FileInfo",
     "Isolation",
+    "Key",
     "LayerChange",
+    "Leak",
+    "LearnedPolicy",
     "Limits",
     "Logs",
     "NetworkDecision",
@@ -87,8 +94,11 @@ __all__ = [
     "Output",
     "PolicyDenied",
     "PolicyInfo",
+    "Probe",
     "Process",
     "ProcessInfo",
+    "Profile",
+    "Quotas",
     "Request",
     "RequestVerdict",
     "Result",
@@ -96,12 +106,17 @@ __all__ = [
     "SandboxInfo",
     "SandboxPolicy",
     "SearchHit",
+    "Secret",
     "Server",
+    "Snapshot",
     "Template",
+    "Tenant",
     "TimedOut",
     "Tls",
+    "Token",
     "Unpacked",
     "Usage",
     "Verdict",
+    "Webhook",
     "Workspace",
 ]

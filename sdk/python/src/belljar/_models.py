@@ -21,6 +21,17 @@ def moment(message: Any, name: str) -> datetime | None:
     return datetime.fromtimestamp(value.seconds + value.nanos / 1e9, tz=timezone.utc)
 
 
+def stamp(given: datetime | None) -> Timestamp | None:
+    """A time as messages have it. One without a zone is local."""
+    from google.protobuf.timestamp_pb2 import Timestamp
+
+    if given is None:
+        return None
+    value = Timestamp()
+    value.FromDatetime(given.astimezone(timezone.utc))
+    return value
+
+
 def present(message: Any, name: str) -> Any:
     """A field, or `None` where it is absent."""
     return getattr(message, name) if message.HasField(name) else None

@@ -108,5 +108,5 @@ async def test_rules_see_the_context_of_a_command(client: AsyncBelljar) -> None:
 async def test_what_a_sandbox_did_can_be_learned(client: AsyncBelljar) -> None:
     async with await client.sandboxes.create(record_policy=True) as sandbox:
         await sandbox.run(["uname", "-s"], check=True)
-        document = await client.policies.learn(sandbox.id)
+        document = (await client.policies.learn(sandbox.id)).document
     assert "uname" in document

@@ -109,5 +109,5 @@ def test_rules_see_the_context_of_a_command(client: Belljar) -> None:
 def test_what_a_sandbox_did_can_be_learned(client: Belljar) -> None:
     with client.sandboxes.create(record_policy=True) as sandbox:
         sandbox.run(["uname", "-s"], check=True)
-        document = client.policies.learn(sandbox.id)
+        document = (client.policies.learn(sandbox.id)).document
     assert "uname" in document

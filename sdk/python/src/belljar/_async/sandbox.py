@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Callable, TypeVar, overload
 
 from typing_extensions import Unpack
 
 from belljar import _packages, _requests
+from belljar._administration import Token
 from belljar._async.callbacks import AsyncCallbacks
 from belljar._async.connection import AsyncConnection
 from belljar._async.files import AsyncFiles
@@ -17,7 +18,8 @@ from belljar._async.network import AsyncNetwork
 from belljar._async.process import AsyncProcess
 from belljar._generated import api, methods
 from belljar._generated.codes import InvalidArgument, SandboxNotFound
-from belljar._models import ExposedPort, LayerChange, SandboxInfo
+from belljar._kept import Snapshot
+from belljar._models import Explanation, ExposedPort, LayerChange, SandboxInfo, moment
 from belljar._offer import OnConnection, OnRequest, Secrets, Tools
 from belljar._outcomes import ProcessInfo, Result
 from belljar._requests import Command, CommandOptions, Content
@@ -243,6 +245,30 @@ class AsyncSandbox:
         """Lets a paused sandbox go on."""
         request = api.ResumeSandboxRequest(sandbox=self.id)
         return self._update(await self._connection.call(methods.RESUME_SANDBOX, request, again=True))
+
+    async def snapshot(
+        self, *, name: str | None = None, labels: Mapping[str, str] | None = None, paths: Sequence[str] = ()
+    ) -> Snapshot:
+        """Keeps its files; `client.snapshots.restore` makes new sandboxes with them. Processes are not kept.
+
+        name: one that no other snapshot has. paths: absent `/workspace`, `/home/user` and `/output`.
+        """
+        request = api.CreateSnapshotRequest(sandbox=self.id, name=name, labels=labels, paths=paths)
+        return Snapshot.of(await self._connection.call(methods.CREATE_SNAPSHOT, request))
+
+    async def explain(self) -> Explanation:
+        """What it is, why, and what holds each rule."""
+        request = api.ExplainSandboxRequest(sandbox=self.id)
+        return Explanation.of(await self._connection.call(methods.EXPLAIN_SANDBOX, request, again=True))
+
+    async def issue_token(self, *, audience: str | None = None, expires_in: float | None = None) -> Token:
+        """A signed token that opens this sandbox and nothing else, for an hour unless `expires_in` says otherwise.
+
+        audience: `api` (the default; used as an API key), `egress` (the explicit proxy) or `preview` (a shown port).
+        """
+        request = api.IssueTokenRequest(sandbox=self.id, audience=audience, expires_in_secs=expires_in)
+        answer = await self._connection.call(methods.ISSUE_TOKEN, request)
+        return Token(answer.token, moment(answer, "expires_at"))
 
     async def destroy(self) -> None:
         """Destroys the sandbox from any state. Destroying it again is fine."""

@@ -15,6 +15,24 @@ from belljar._patience import LOST
 from belljar._requests import CreateOptions
 
 
+async def opened(
+    connection: AsyncConnection, message: api.Sandbox, options: CreateOptions, *, ours: bool = True
+) -> AsyncSandbox:
+    """A sandbox, answered for as the options say. Where that fails, one that is ours alone is gone again."""
+    sandbox = AsyncSandbox(connection, message, timeout=options.get("timeout"))
+    tools = options.get("tools") or ()
+    on_connection, on_request = options.get("on_connection"), options.get("on_request")
+    secrets = options.get("secrets")
+    if tools or on_connection or on_request or secrets:
+        try:
+            await sandbox.serve(tools=tools, on_connection=on_connection, on_request=on_request, secrets=secrets)
+        except BaseException:
+            if ours:
+                await sandbox.destroy()
+            raise
+    return sandbox
+
+
 class AsyncSandboxes:
     """The sandboxes of a server that this client may see."""
 
@@ -34,17 +52,7 @@ class AsyncSandboxes:
 
     async def _create(self, request: api.CreateSandboxRequest, options: CreateOptions) -> AsyncSandbox:
         message = await self._connection.call(methods.CREATE_SANDBOX, request, again=True)
-        sandbox = AsyncSandbox(self._connection, message, timeout=options.get("timeout"))
-        tools = options.get("tools") or ()
-        on_connection, on_request = options.get("on_connection"), options.get("on_request")
-        secrets = options.get("secrets")
-        if tools or on_connection or on_request or secrets:
-            try:
-                await sandbox.serve(tools=tools, on_connection=on_connection, on_request=on_request, secrets=secrets)
-            except BaseException:
-                await sandbox.destroy()
-                raise
-        return sandbox
+        return await opened(self._connection, message, options, ours=not request.get_or_create)
 
     async def get(self, sandbox: str) -> AsyncSandbox:
         """The sandbox of that name or id; by id also one that has ended."""

@@ -4,15 +4,23 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from datetime import datetime
 from types import TracebackType
 
+from belljar._administration import AuditRecord, Caller, Leak, Probe
+from belljar._flows import Approval
 from belljar._generated import api, methods
 from belljar._generated.codes import InvalidArgument
-from belljar._models import Server, Template
+from belljar._kept import Profile
+from belljar._models import Server, Template, stamp
+from belljar._sync.administration import Keys, Tenants, Webhooks
 from belljar._sync.connection import Connection
 from belljar._sync.policies import Policies
 from belljar._sync.processes import Processes
 from belljar._sync.sandboxes import Sandboxes
+from belljar._sync.secrets import SecretStore
+from belljar._sync.snapshots import Snapshots
 
 # Seconds that a server which went away is waited for.
 PATIENCE = 30.0
@@ -48,7 +56,12 @@ class Belljar:
         self._connection = Connection(url, api_key, state_dir, binary, patience)
         self.sandboxes = Sandboxes(self._connection)
         self.processes = Processes(self._connection)
+        self.snapshots = Snapshots(self._connection)
         self.policies = Policies(self._connection)
+        self.secrets = SecretStore(self._connection)
+        self.keys = Keys(self._connection)
+        self.tenants = Tenants(self._connection)
+        self.webhooks = Webhooks(self._connection)
 
     def __enter__(self) -> Belljar:
         self._connection.open()
@@ -71,3 +84,73 @@ class Belljar:
         """What sandboxes can start from."""
         answer = self._connection.call(methods.LIST_TEMPLATES, api.ListTemplatesRequest(), again=True)
         return [Template.of(template) for template in answer.templates]
+
+    def profiles(self) -> list[Profile]:
+        """Network policies with a name."""
+        answer = self._connection.call(methods.LIST_PROFILES, api.ListProfilesRequest(), again=True)
+        return [Profile.of(profile) for profile in answer.profiles]
+
+    def caller(self) -> Caller:
+        """Who this client is to the server."""
+        return Caller.of(self._connection.call(methods.GET_CALLER, api.GetCallerRequest(), again=True))
+
+    def approvals(self, *, sandbox: str | None = None) -> list[Approval]:
+        """What waits for somebody to allow it, in all sandboxes or in one, by name or id."""
+        answer = self._connection.call(methods.LIST_APPROVALS, api.ListApprovalsRequest(sandbox=sandbox), again=True)
+        return [Approval.of(approval) for approval in answer.approvals]
+
+    def answer(self, approval_id: str, answer: str) -> Approval:
+        """Answers for one that waits: `once`, `sandbox`, `always` or `deny`."""
+        request = api.AnswerApprovalRequest(approval_id=approval_id, answer=answer)
+        return Approval.of(self._connection.call(methods.ANSWER_APPROVAL, request))
+
+    def audit(
+        self,
+        *,
+        sandbox: str | None = None,
+        actor: str | None = None,
+        action: str | None = None,
+        outcome: str | None = None,
+        verdict: str | None = None,
+        rule: str | None = None,
+        policy: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        last: int | None = None,
+        follow: bool = False,
+    ) -> Iterator[AuditRecord]:
+        """Who did what to which sandbox, oldest first; all that is given must match.
+
+        outcome: `ok`, or the code of a failure. verdict, rule, policy: decisions of policies with this answer, by this
+        rule, of a policy whose digest begins so. last: only so many. With `follow` it goes on without end.
+        """
+        request = api.QueryAuditRequest(
+            sandbox=sandbox,
+            actor=actor,
+            action=action,
+            outcome=outcome,
+            verdict=verdict,
+            rule=rule,
+            policy=policy,
+            since=stamp(since),
+            until=stamp(until),
+            last=last,
+            follow=follow,
+        )
+        for message in self._connection.download(methods.QUERY_AUDIT, request):
+            yield AuditRecord.of(message)
+
+    def probe(self, backend: str | None = None, *, refresh: bool = False) -> list[Probe]:
+        """Tries every backend, or one, by running a tiny sandbox on it; with `refresh` also where it is known."""
+        request = api.ProbeBackendsRequest(backend=backend, refresh=refresh)
+        answer = self._connection.call(methods.PROBE_BACKENDS, request, again=True)
+        return [Probe.of(probe) for probe in answer.probes]
+
+    def find_leaks(self, *, fix: bool = False) -> list[Leak]:
+        """For administrators: what no sandbox owns any more; with `fix`, what was found and removed."""
+        answer = self._connection.call(methods.FIND_LEAKS, api.FindLeaksRequest(fix=fix), again=True)
+        return [Leak.of(leak) for leak in (answer.removed if fix else answer.found)]
+
+    def stop_server(self) -> None:
+        """For administrators: drains the server and stops it. Sandboxes stay."""
+        self._connection.call(methods.STOP_SERVER, api.StopServerRequest())

@@ -3,16 +3,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Callable, TypeVar, overload
 
 from typing_extensions import Unpack
 
 from belljar import _packages, _requests
+from belljar._administration import Token
 from belljar._generated import api, methods
 from belljar._generated.codes import InvalidArgument, SandboxNotFound
-from belljar._models import ExposedPort, LayerChange, SandboxInfo
+from belljar._kept import Snapshot
+from belljar._models import Explanation, ExposedPort, LayerChange, SandboxInfo, moment
 from belljar._offer import OnConnection, OnRequest, Secrets, Tools
 from belljar._outcomes import ProcessInfo, Result
 from belljar._requests import Command, CommandOptions, Content
@@ -242,6 +244,30 @@ class Sandbox:
         """Lets a paused sandbox go on."""
         request = api.ResumeSandboxRequest(sandbox=self.id)
         return self._update(self._connection.call(methods.RESUME_SANDBOX, request, again=True))
+
+    def snapshot(
+        self, *, name: str | None = None, labels: Mapping[str, str] | None = None, paths: Sequence[str] = ()
+    ) -> Snapshot:
+        """Keeps its files; `client.snapshots.restore` makes new sandboxes with them. Processes are not kept.
+
+        name: one that no other snapshot has. paths: absent `/workspace`, `/home/user` and `/output`.
+        """
+        request = api.CreateSnapshotRequest(sandbox=self.id, name=name, labels=labels, paths=paths)
+        return Snapshot.of(self._connection.call(methods.CREATE_SNAPSHOT, request))
+
+    def explain(self) -> Explanation:
+        """What it is, why, and what holds each rule."""
+        request = api.ExplainSandboxRequest(sandbox=self.id)
+        return Explanation.of(self._connection.call(methods.EXPLAIN_SANDBOX, request, again=True))
+
+    def issue_token(self, *, audience: str | None = None, expires_in: float | None = None) -> Token:
+        """A signed token that opens this sandbox and nothing else, for an hour unless `expires_in` says otherwise.
+
+        audience: `api` (the default; used as an API key), `egress` (the explicit proxy) or `preview` (a shown port).
+        """
+        request = api.IssueTokenRequest(sandbox=self.id, audience=audience, expires_in_secs=expires_in)
+        answer = self._connection.call(methods.ISSUE_TOKEN, request)
+        return Token(answer.token, moment(answer, "expires_at"))
 
     def destroy(self) -> None:
         """Destroys the sandbox from any state. Destroying it again is fine."""

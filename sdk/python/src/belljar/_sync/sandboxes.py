@@ -16,6 +16,22 @@ from belljar._sync.connection import Connection
 from belljar._sync.sandbox import Sandbox
 
 
+def opened(connection: Connection, message: api.Sandbox, options: CreateOptions, *, ours: bool = True) -> Sandbox:
+    """A sandbox, answered for as the options say. Where that fails, one that is ours alone is gone again."""
+    sandbox = Sandbox(connection, message, timeout=options.get("timeout"))
+    tools = options.get("tools") or ()
+    on_connection, on_request = options.get("on_connection"), options.get("on_request")
+    secrets = options.get("secrets")
+    if tools or on_connection or on_request or secrets:
+        try:
+            sandbox.serve(tools=tools, on_connection=on_connection, on_request=on_request, secrets=secrets)
+        except BaseException:
+            if ours:
+                sandbox.destroy()
+            raise
+    return sandbox
+
+
 class Sandboxes:
     """The sandboxes of a server that this client may see."""
 
@@ -35,17 +51,7 @@ class Sandboxes:
 
     def _create(self, request: api.CreateSandboxRequest, options: CreateOptions) -> Sandbox:
         message = self._connection.call(methods.CREATE_SANDBOX, request, again=True)
-        sandbox = Sandbox(self._connection, message, timeout=options.get("timeout"))
-        tools = options.get("tools") or ()
-        on_connection, on_request = options.get("on_connection"), options.get("on_request")
-        secrets = options.get("secrets")
-        if tools or on_connection or on_request or secrets:
-            try:
-                sandbox.serve(tools=tools, on_connection=on_connection, on_request=on_request, secrets=secrets)
-            except BaseException:
-                sandbox.destroy()
-                raise
-        return sandbox
+        return opened(self._connection, message, options, ours=not request.get_or_create)
 
     def get(self, sandbox: str) -> Sandbox:
         """The sandbox of that name or id; by id also one that has ended."""

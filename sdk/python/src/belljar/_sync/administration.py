@@ -1,0 +1,103 @@
+# Made from src/belljar/_async/administration.py by mirror.py; change that one.
+"""For administrators: who may use a server, how much of it, and who is told what happens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from belljar import _administration, _requests
+from belljar._administration import Key, Quotas, Tenant, Webhook
+from belljar._generated import api, methods
+from belljar._sync.connection import Connection
+
+
+class Keys:
+    """The keys that open a server."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def create(
+        self,
+        name: str,
+        *,
+        tenant: str | None = None,
+        role: str | None = None,
+        sandbox: str | None = None,
+        scopes: Sequence[str] = (),
+        expires_in: float | None = None,
+    ) -> Key:
+        """Makes a key; its `secret` is in this answer and nowhere else.
+
+        role: `admin`, `tenant` (the default) or `sandbox`, which opens only that one. scopes: of `read`, `write`,
+        `exec` and `files`; absent: all that the role may. expires_in: seconds; absent: never.
+        """
+        request = api.CreateKeyRequest(
+            name=name, tenant=tenant, role=role, sandbox=sandbox, scopes=scopes, expires_in_secs=expires_in
+        )
+        answer = self._connection.call(methods.CREATE_KEY, request)
+        return Key.of(answer.key, answer.secret)
+
+    def list(self, *, tenant: str | None = None) -> list[Key]:
+        """All, or those of one tenant."""
+        answer = self._connection.call(methods.LIST_KEYS, api.ListKeysRequest(tenant=tenant), again=True)
+        return [Key.of(key) for key in answer.keys]
+
+    def revoke(self, key_id: str) -> Key:
+        """Nobody gets in with it any more."""
+        return Key.of(self._connection.call(methods.REVOKE_KEY, api.RevokeKeyRequest(key_id=key_id), again=True))
+
+
+class Tenants:
+    """The owners of sandboxes, and what each may use."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def create(self, tenant: str, *, quotas: Quotas | Mapping[str, Any] | None = None) -> Tenant:
+        """Makes one. What the quotas leave out is not limited."""
+        request = api.CreateTenantRequest(tenant=tenant, quotas=_administration.quotas(quotas))
+        return Tenant.of(self._connection.call(methods.CREATE_TENANT, request))
+
+    def get(self, tenant: str) -> Tenant:
+        """One, with what is in use."""
+        request = api.GetTenantRequest(tenant=tenant)
+        return Tenant.of(self._connection.call(methods.GET_TENANT, request, again=True))
+
+    def list(self) -> list[Tenant]:
+        """All of them."""
+        answer = self._connection.call(methods.LIST_TENANTS, api.ListTenantsRequest(), again=True)
+        return [Tenant.of(tenant) for tenant in answer.tenants]
+
+    def set_quotas(self, tenant: str, quotas: Quotas | Mapping[str, Any]) -> Tenant:
+        """In place of the quotas before: what is left out is not limited."""
+        request = api.SetQuotasRequest(tenant=tenant, quotas=_administration.quotas(quotas))
+        return Tenant.of(self._connection.call(methods.SET_QUOTAS, request, again=True))
+
+    def remove(self, tenant: str) -> None:
+        """Removes one that owns no sandboxes."""
+        self._connection.call(methods.REMOVE_TENANT, api.RemoveTenantRequest(tenant=tenant))
+
+
+class Webhooks:
+    """Addresses that are told what happens."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def create(self, url: str, *, secret: str, kinds: Sequence[str] = ()) -> Webhook:
+        """secret signs what is sent: HMAC-SHA-256 in the header `belljar-signature`. Without kinds: everything."""
+        request = api.CreateWebhookRequest(
+            url=url, secret=secret, kinds=_requests.numbers(kinds, api.EVENT_KIND_WORDS, "kinds")
+        )
+        return Webhook.of(self._connection.call(methods.CREATE_WEBHOOK, request))
+
+    def list(self) -> list[Webhook]:
+        """With how far each has got, and how it failed."""
+        answer = self._connection.call(methods.LIST_WEBHOOKS, api.ListWebhooksRequest(), again=True)
+        return [Webhook.of(webhook) for webhook in answer.webhooks]
+
+    def remove(self, webhook_id: str) -> None:
+        """Tells that address no more."""
+        self._connection.call(methods.REMOVE_WEBHOOK, api.RemoveWebhookRequest(webhook_id=webhook_id))
