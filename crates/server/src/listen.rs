@@ -101,9 +101,11 @@ impl Serving {
                 let peer = Peer::Tcp(TcpPeer::new(address, local));
                 match tls {
                     None => serving.connection(stream, peer, watcher).await,
+                    // On the heap: what encryption needs would otherwise be kept free in every plain connection.
                     Some(tls) => {
-                        match tokio::time::timeout(TLS_TIMEOUT, tls.accept(stream)).await {
-                            Ok(Ok(stream)) => serving.connection(stream, peer, watcher).await,
+                        let accepted = Box::pin(tokio::time::timeout(TLS_TIMEOUT, tls.accept(stream)));
+                        match accepted.await {
+                            Ok(Ok(stream)) => Box::pin(serving.connection(stream, peer, watcher)).await,
                             Ok(Err(error)) => tracing::debug!(%error, %address, "no TLS"),
                             Err(_) => tracing::debug!(%address, "TLS took too long"),
                         }
