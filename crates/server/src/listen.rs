@@ -103,9 +103,12 @@ impl Serving {
                     None => serving.connection(stream, peer, watcher).await,
                     // On the heap: what encryption needs would otherwise be kept free in every plain connection.
                     Some(tls) => {
-                        let accepted = Box::pin(tokio::time::timeout(TLS_TIMEOUT, tls.accept(stream)));
+                        let accepted =
+                            Box::pin(tokio::time::timeout(TLS_TIMEOUT, tls.accept(stream)));
                         match accepted.await {
-                            Ok(Ok(stream)) => Box::pin(serving.connection(stream, peer, watcher)).await,
+                            Ok(Ok(stream)) => {
+                                Box::pin(serving.connection(stream, peer, watcher)).await
+                            }
                             Ok(Err(error)) => tracing::debug!(%error, %address, "no TLS"),
                             Err(_) => tracing::debug!(%address, "TLS took too long"),
                         }

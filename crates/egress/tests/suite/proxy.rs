@@ -12,10 +12,15 @@ use crate::world::{World, rules, sandbox};
 const LIST: &str = "network_allowlist: [good.example]";
 
 async fn connect(world: &World, target: &str) -> (TcpStream, String) {
-    let mut stream = TcpStream::connect(world.proxy).await.unwrap();
     let request = format!(
         "CONNECT {target} HTTP/1.1\r\nHost: {target}\r\nProxy-Authorization: Basic eA==\r\n\r\n"
     );
+    send(world.proxy, &request).await
+}
+
+/// A new connection after one request, and the head of the answer.
+async fn send(proxy: SocketAddr, request: &str) -> (TcpStream, String) {
+    let mut stream = TcpStream::connect(proxy).await.unwrap();
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -114,15 +119,9 @@ fn shared(world: &World, key: &ProxyKey) -> (SharedProxy, SocketAddr) {
 
 /// What is answered to a request with these words as its `Proxy-Authorization`.
 async fn ask(proxy: SocketAddr, line: &str, token: Option<&str>) -> (TcpStream, String) {
-    let mut stream = TcpStream::connect(proxy).await.unwrap();
     let token = token.map(|token| format!("Proxy-Authorization: {token}\r\n"));
     let request = format!("{line}\r\nHost: good.example\r\n{}\r\n", token.unwrap_or_default());
-    stream.write_all(request.as_bytes()).await.unwrap();
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        head.push(stream.read_u8().await.unwrap());
-    }
-    (stream, String::from_utf8(head).unwrap())
+    send(proxy, &request).await
 }
 
 #[tokio::test]
