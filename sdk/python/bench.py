@@ -1,5 +1,5 @@
-"""Times a sandbox's life through this package, to be held against `belljar bench api` on the same machine, and a call
-from Python inside to a function of this process.
+"""Times a sandbox's life through this package beside the same over bare gRPC (`belljar bench api`, before and after, on
+the same machine), and a call from Python inside to a function of this process.
 
 BELLJAR_BINARY=…/belljar python bench.py [ROUNDS]       a server of its own
 BELLJAR_SERVER=… python bench.py [ROUNDS]               that one
@@ -8,6 +8,7 @@ BELLJAR_SERVER=… python bench.py [ROUNDS]               that one
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import statistics
 import subprocess
@@ -66,6 +67,15 @@ def calls(state_dir: str | None, rounds: int) -> list[float]:
     return [float(word) for word in told.split()]
 
 
+def bare(rounds: int) -> float:
+    """The median of the same over gRPC without a package around it, in a server of its own."""
+    few = ["--followers", "1", "--connections", "1", "--json"]
+    command: list[str] = [find_binary(), "bench", "api", "--count", str(rounds), *few]
+    environment = {name: value for name, value in os.environ.items() if name != "BELLJAR_SERVER"}
+    told = json.loads(subprocess.run(command, check=True, capture_output=True, env=environment).stdout)
+    return float(next(one["p50_ms"] for one in told["whole"] if one["name"].startswith("gRPC")))
+
+
 def main() -> None:
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 200
     if os.environ.get("BELLJAR_SERVER"):
@@ -78,6 +88,8 @@ def main() -> None:
 
 def measure(state_dir: str | None, rounds: int) -> None:
     life = "create, run `true`, destroy"
+    grpc = [bare(rounds)]
+    medians = {}
     for name, times in (
         (f"{life}, blocking", blocking(state_dir, rounds)),
         (f"{life}, asynchronous", asyncio.run(asynchronous(state_dir, rounds))),
@@ -85,7 +97,13 @@ def measure(state_dir: str | None, rounds: int) -> None:
     ):
         times.sort()
         p50, p95 = statistics.median(times), times[int(len(times) * 0.95)]
+        medians[name] = p50
         print(f"{name}: p50 {p50:.2f} ms, p95 {p95:.2f} ms, n = {rounds}")
+    grpc.append(bare(rounds))
+    print(f"{life}, bare gRPC: p50 {grpc[0]:.2f} ms before and {grpc[1]:.2f} ms after")
+    for name, p50 in medians.items():
+        if name.startswith(life):
+            print(f"{name}: {p50 / statistics.mean(grpc):.2f} times the bare call")
 
 
 if __name__ == "__main__":

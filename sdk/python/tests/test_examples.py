@@ -19,6 +19,11 @@ TELLS = {
     "langchain_tool.py": ["run_python", str(2**100), "kept"],
     "decisions.py": ["tracker.example deny callback-denies not on the list"],
     "agent_inside.py": ["There are: agent.py notes.txt", "0 traces of the key"],
+    "agent_with_key.py": ["It has 3 lines.", "0 traces of the key"],
+    "snapshots.py": ["the state of things\nattempt one\nthe state of things\nattempt two\n0 snapshots left"],
+    "ports.py": ["Serving HTTP on 127.0.0.1", "from inside"],
+    "policy.py": ["allowed\nno-removal - move it away instead"],
+    "provider.py": ["completed 45", "destroyed"],
     "smolagents_executor.py": ["[1, 2, 3]", "ZeroDivisionError"],
 }
 
@@ -33,6 +38,8 @@ def test_an_example(name: str, binary: str, shared_state: Path) -> None:
     done = subprocess.run(
         [sys.executable, EXAMPLES / name], env=environment, capture_output=True, text=True, timeout=100
     )
+    if "no address but loopback" in done.stderr:
+        pytest.skip("the example's model needs an address of this machine besides loopback")
     assert done.returncode == 0, done.stdout + done.stderr
     for text in TELLS[name]:
         assert text in done.stdout, done.stdout

@@ -110,11 +110,13 @@ export class Connection {
     return this.#matchTransport("udp", matcher);
   }
 
-  /** HTTP to a host by its name; an address without a name never matches. */
+  /** HTTP to a host by its name. An address that has no name is matched by itself, as text, and by nothing else. */
   matchHttp(matcher: HttpMatcher): HttpMatch | undefined {
-    if (this.transport !== "tcp" || this.#dns !== undefined || this.host === undefined) return undefined;
-    const candidate = { hostname: this.host, port: this.dst.port, src: this.src, dst: this.dst };
-    const matches = typeof matcher === "string" ? matchesHost(matcher, this.host) : matcher(candidate);
+    if (this.transport !== "tcp" || this.#dns !== undefined) return undefined;
+    if (this.host === undefined && matcher !== this.dst.ip) return undefined;
+    const hostname = this.host ?? this.dst.ip;
+    const candidate = { hostname, port: this.dst.port, src: this.src, dst: this.dst };
+    const matches = typeof matcher === "string" ? matchesHost(matcher, hostname) : matcher(candidate);
     if (!matches) return undefined;
     return {
       ...candidate,

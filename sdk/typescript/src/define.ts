@@ -7,7 +7,7 @@ import type { Secrets } from "./callbacks.js";
 import { Belljar } from "./client.js";
 import type { RunOptions, StartOptions, TerminalSize, Words } from "./command.js";
 import type { ConnectionPolicy } from "./decide.js";
-import { invalid } from "./errors.js";
+import { errorOf, invalid } from "./errors.js";
 import type { Files } from "./files.js";
 import type { CreateOptions, Limits } from "./options.js";
 import type { PolicyChoice } from "./policy.js";
@@ -57,15 +57,28 @@ export const network = {
 
 /** Something to be seen at a path inside. */
 export type Mount =
-  | { readonly kind: "bind"; readonly source: string; readonly access: "ro" | "rw" }
+  | {
+      readonly kind: "bind";
+      readonly source: string;
+      readonly access: "ro" | "rw";
+      readonly masks: readonly string[];
+    }
   | { readonly kind: "memory"; readonly files: Readonly<Record<string, string | Uint8Array>> };
 
 export const fs = {
-  /** A directory of the server's host; read-only unless `access` is `rw`. */
-  bind: (options: { readonly source: string; readonly access?: "ro" | "rw" | undefined }): Mount => ({
+  /**
+   * A directory of the server's host; read-only unless `access` is `rw`. `masks` are paths below it that must not be
+   * seen: no server can hide them yet, and so a mount with masks is refused rather than made without.
+   */
+  bind: (options: {
+    readonly source: string;
+    readonly access?: "ro" | "rw" | undefined;
+    readonly masks?: readonly string[] | undefined;
+  }): Mount => ({
     kind: "bind",
     source: options.source,
     access: options.access ?? "ro",
+    masks: options.masks ?? [],
   }),
   /**
    * Files by their paths below the mount, sent when the sandbox boots. They are the sandbox's own from then on. The
@@ -129,7 +142,7 @@ export class SandboxDefinition {
       labels,
       name: options.name,
       cwd: options.cwd,
-      ...mounted(options.mounts ?? {}),
+      ...mounted(options.mounts ?? {}, rootfs?.writable ?? false),
       signal: options.signal,
     });
     return new Lane(sandbox, this.#definition.client === undefined ? client : undefined);
@@ -196,18 +209,41 @@ function spread<Options>(
   return [[...(typeof command === "string" ? [command] : command), ...(args as readonly string[])], options];
 }
 
-function mounted(mounts: Readonly<Record<string, Mount>>): Pick<CreateOptions, "mounts" | "files"> {
+/** Where every sandbox may write. */
+const WRITABLE = ["/workspace", "/tmp", "/output", "/home/user"];
+
+function mounted(
+  mounts: Readonly<Record<string, Mount>>,
+  writable: boolean,
+): Pick<CreateOptions, "mounts" | "files" | "ensure"> {
   const binds: string[] = [];
   const files: Record<string, string | Uint8Array> = {};
+  const ensure: string[] = [];
   for (const [target, mount] of Object.entries(mounts)) {
     if (!target.startsWith("/")) throw invalid(`the mount \`${target}\` is no path inside`, "write it from `/` on");
     if (mount.kind === "bind") {
+      if (mount.masks.length > 0) throw unmaskable(target);
       binds.push(`${mount.source}:${target}:${mount.access}`);
       continue;
     }
+    const whole = posix.resolve(target);
+    if (!writable && !WRITABLE.some((path) => whole === path || whole.startsWith(`${path}/`))) {
+      const remedy = `choose a path below ${WRITABLE.join(", ")}, or a root that can be written to (\`rootfs.writable\`)`;
+      throw invalid(`nothing can be put at the mount \`${target}\``, remedy);
+    }
     for (const [path, content] of Object.entries(mount.files)) files[below(target, path)] = content;
+    // Without a file nothing else would make the directory.
+    if (Object.keys(mount.files).length === 0) ensure.push(`mkdir -p -- '${whole.replaceAll("'", `'\\''`)}'`);
   }
-  return { mounts: binds, files };
+  return { mounts: binds, files, ...(ensure.length > 0 ? { ensure } : {}) };
+}
+
+function unmaskable(target: string): Error {
+  return errorOf({
+    code: "not-enforceable",
+    message: `the mount \`${target}\` has masks, and parts of a directory cannot be hidden`,
+    remedy: "bind the directories that may be seen, one by one, or send their files with `fs.memory`",
+  });
 }
 
 function below(target: string, path: string): string {

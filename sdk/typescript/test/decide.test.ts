@@ -79,6 +79,9 @@ test("matches by transport, address, name and question", async () => {
     { http: true, resolver: undefined },
   );
   await check((conn) => void conn.matchHttp(() => true)?.accept(), { host: null }, denied);
+  const address = { http: true, resolver: undefined };
+  await check((conn) => void conn.matchHttp("93.184.216.34")?.accept(), { host: null }, address);
+  await check((conn) => void conn.matchHttp("93.184.216.34")?.accept(), {}, denied);
   const dns = { dns: { name: "api.example.com", type: "A" }, transport: "udp" as const };
   await check((conn) => void conn.matchDns()?.accept(), {}, denied);
   await check((conn) => void conn.matchDns()?.accept(), dns, open);

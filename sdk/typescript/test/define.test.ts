@@ -3,7 +3,7 @@ import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { InvalidArgumentError, defineSandbox, fs, network, rootfs } from "belljar";
+import { NotEnforceableError, InvalidArgumentError, defineSandbox, fs, network, rootfs } from "belljar";
 import { failureOf, useServer } from "./server.js";
 
 const at = useServer();
@@ -24,6 +24,7 @@ test("a definition is booted as often as wanted, and each ends with its block", 
         "/workspace/src": fs.memory({
           files: { "/main.py": "print('from memory')", "deep/data": new Uint8Array([0, 255]) },
         }),
+        "/tmp/it's empty": fs.memory({ files: {} }),
       },
     });
     ids = [one.sandbox.id, two.sandbox.id];
@@ -33,6 +34,7 @@ test("a definition is booted as often as wanted, and each ends with its block", 
     assert.equal((await two.exec("printf", ["%s.", "a b", "c"], { timeout: 5 })).stdout, "a b.c.");
     assert.equal((await two.exec("python3 src/main.py")).stdout, "from memory\n");
     assert.deepEqual(Array.from(await two.fs.read("/workspace/src/deep/data")), [0, 255]);
+    assert.equal((await two.exec("ls", ["-A", "/tmp/it's empty"])).exitCode, 0);
     const process = await two.spawn(["cat"], { stdin: "spawned" });
     assert.equal(await process.text(), "spawned");
     const terminal = await two.pty("test -t 0 && echo a terminal");
@@ -53,9 +55,13 @@ test("directories of the host are bound, read-only unless told otherwise", async
     for (const mounts of [
       { relative: fs.bind({ source: here }) },
       { "/workspace": fs.memory({ files: { "../escape": "x" } }) },
+      { "/data": fs.memory({ files: { x: "y" } }) },
+      { "/workspace/../data": fs.memory({ files: { x: "y" } }) },
     ]) {
       assert.ok((await failureOf(definition.boot({ mounts }))) instanceof InvalidArgumentError);
     }
+    const masked = { "/workspace/data": fs.bind({ source: here, masks: ["given"] }) };
+    assert.ok((await failureOf(definition.boot({ mounts: masked }))) instanceof NotEnforceableError);
   } finally {
     await rm(here, { recursive: true });
   }

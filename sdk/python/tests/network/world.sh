@@ -22,5 +22,5 @@ ready=$(mktemp)
 nsenter --target "$WORLD_PID" --net -- "$python" "$(dirname "$0")/servers.py" "$ready" &
 servers=$!
 trap 'kill $servers $WORLD_PID 2>/dev/null || true; rm -f "$ready"' EXIT
-for _ in $(seq 200); do [ -s "$ready" ] && break; sleep 0.05; done
+for _ in $(seq 1200); do [ -s "$ready" ] && break; sleep 0.05; done
 "$@"
