@@ -18,10 +18,16 @@ mod daemon;
 mod failure;
 mod images;
 mod labels;
+mod life;
 mod limits;
 mod network;
+mod reach;
 mod relay;
+mod root;
 mod setup;
+mod start;
+mod trial;
+mod usage;
 
 pub use backend::Docker;
 pub use daemon::Options;

@@ -1,0 +1,121 @@
+//! Containers that exist: found by name and label, paused, waited for, ended, listed.
+
+use std::time::{Duration, Instant};
+
+use belljar_backend::{Orphan, Result};
+use belljar_policy::SandboxId;
+use bollard::models::ContainerInspectResponse;
+use bollard::query_parameters::{
+    InspectContainerOptions, ListContainersOptionsBuilder, RemoveContainerOptionsBuilder,
+    WaitContainerOptionsBuilder,
+};
+use futures_util::StreamExt;
+
+use crate::backend::Docker;
+use crate::failure::{failed, is_conflict, is_missing};
+
+/// How often it is looked whether a container that is being removed is gone, and for how long.
+const REMOVAL_STEP: Duration = Duration::from_millis(20);
+const REMOVAL_LIMIT: Duration = Duration::from_secs(30);
+
+impl Docker {
+    /// The container of a sandbox; `None` where there is none, or one that is not ours.
+    pub(crate) async fn inspect(&self, id: &SandboxId) -> Result<Option<ContainerInspectResponse>> {
+        let installation = self.installation().await?;
+        let name = installation.container(id);
+        let client = &self.daemon().await?.client;
+        match client.inspect_container(&name, None::<InspectContainerOptions>).await {
+            Ok(found) => {
+                let labels = found.config.as_ref().and_then(|config| config.labels.as_ref());
+                Ok((installation.sandbox(labels).as_ref() == Some(id)).then_some(found))
+            }
+            Err(error) if is_missing(&error) => Ok(None),
+            Err(error) => Err(failed(format!("the engine does not tell of sandbox `{id}`"), error)),
+        }
+    }
+
+    /// The whole id of a sandbox's container and the number of its first process, while it runs.
+    pub(crate) async fn running(&self, id: &SandboxId) -> Result<Option<(String, i32)>> {
+        Ok(self.inspect(id).await?.and_then(first_process))
+    }
+
+    /// Returns once it does not run.
+    pub(crate) async fn await_end(&self, id: &SandboxId) -> Result<()> {
+        while let Some((container, _)) = self.running(id).await? {
+            let options = WaitContainerOptionsBuilder::new().condition("not-running").build();
+            let client = &self.daemon().await?.client;
+            // However this ends, whether it is gone is asked for again.
+            let _ = client.wait_container(&container, Some(options)).next().await;
+        }
+        Ok(())
+    }
+
+    /// Removes it, from whatever state.
+    pub(crate) async fn remove(&self, id: &SandboxId) -> Result<()> {
+        let deadline = Instant::now() + REMOVAL_LIMIT;
+        while let Some(found) = self.inspect(id).await? {
+            let container = found.id.unwrap_or_default();
+            let options = RemoveContainerOptionsBuilder::new().force(true).v(true).build();
+            let client = &self.daemon().await?.client;
+            match client.remove_container(&container, Some(options)).await {
+                Ok(()) => return Ok(()),
+                Err(error) if is_missing(&error) => return Ok(()),
+                // It is being removed already, perhaps because its agent has just ended.
+                Err(error) if is_conflict(&error) && Instant::now() < deadline => {
+                    tokio::time::sleep(REMOVAL_STEP).await;
+                }
+                Err(error) => return Err(failed(format!("sandbox `{id}` does not end"), error)),
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn freeze(&self, id: &SandboxId) -> Result<()> {
+        let name = self.installation().await?.container(id);
+        match self.daemon().await?.client.pause_container(&name).await {
+            Ok(()) => Ok(()),
+            Err(error) if is_conflict(&error) => Ok(()), // it is paused
+            Err(error) => Err(failed(format!("sandbox `{id}` cannot be paused"), error)),
+        }
+    }
+
+    pub(crate) async fn thaw(&self, id: &SandboxId) -> Result<()> {
+        let paused = self.inspect(id).await?.and_then(|found| found.state?.paused);
+        if paused != Some(true) {
+            return Ok(());
+        }
+        let name = self.installation().await?.container(id);
+        match self.daemon().await?.client.unpause_container(&name).await {
+            Ok(()) => Ok(()),
+            Err(error) if is_conflict(&error) => Ok(()), // somebody else was first
+            Err(error) => Err(failed(format!("sandbox `{id}` cannot be resumed"), error)),
+        }
+    }
+
+    /// Those of this installation that belong to none of the known sandboxes.
+    pub(crate) async fn left_over(&self, known: &[SandboxId]) -> Result<Vec<Orphan>> {
+        let installation = self.installation().await?;
+        // Where no engine ever answered there is nothing of ours on it.
+        let Ok(daemon) = self.daemon().await else { return Ok(Vec::new()) };
+        let filter = installation.filter();
+        let options = ListContainersOptionsBuilder::new().all(true).filters(&filter).build();
+        let found = daemon.client.list_containers(Some(options)).await;
+        let found = found.map_err(|error| failed("the engine does not list containers", error))?;
+        Ok(found
+            .into_iter()
+            .map(|container| Orphan {
+                kind: "container".to_owned(),
+                name: container.names.unwrap_or_default().join(" "),
+                sandbox: installation.sandbox(container.labels.as_ref()),
+            })
+            .filter(|orphan| orphan.sandbox.as_ref().is_none_or(|id| !known.contains(id)))
+            .collect())
+    }
+}
+
+/// The whole id of a container and the number of its first process, if it runs.
+pub(crate) fn first_process(found: ContainerInspectResponse) -> Option<(String, i32)> {
+    let state = found.state?;
+    let pid = i32::try_from(state.pid?).ok().filter(|pid| *pid > 0)?;
+    (state.running == Some(true)).then_some((found.id?, pid))
+}

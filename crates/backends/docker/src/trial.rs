@@ -1,0 +1,159 @@
+//! Which runtime the engine uses, and whether it works: found by running a tiny sandbox.
+
+use std::time::{Duration, Instant};
+
+use belljar_backend::{
+    Backend, Enforcement, Error, IsolationClass, Offer, Probe, Result, RootSource, RuntimeChoice,
+    SandboxSpec,
+};
+use belljar_codes::Code;
+use belljar_machinery::probe;
+use belljar_policy::NetworkMode;
+
+use crate::backend::{Docker, NAME};
+use crate::daemon::{self, class};
+use crate::failure::refused;
+use crate::root::unreadable;
+
+/// Runtimes that engines may have, the strongest first.
+const RUNTIMES: [&str; 3] = ["kata", "runsc", "runc"];
+/// A tiny sandbox that takes longer is not chosen unasked.
+const FAST_MILLISECONDS: f64 = 3_000.0;
+/// How long a probe may take before the answer is "does not work".
+const PROBE_LIMIT: Duration = Duration::from_secs(30);
+
+impl Docker {
+    pub(crate) fn offered(&self) -> Offer {
+        let socket = daemon::socket(&self.options);
+        let stamp = socket.as_ref().and_then(|path| std::fs::metadata(path).ok());
+        let there = self.options.host.is_some() || stamp.is_some();
+        let mut runtimes: Vec<String> = RUNTIMES.map(str::to_owned).to_vec();
+        if let Some(own) = self.options.runtime.as_ref().filter(|own| !runtimes.contains(own)) {
+            runtimes.insert(0, own.clone());
+        }
+        Offer {
+            // What is stronger must be asked for by name: nothing is tried on an engine unasked.
+            strongest: if there { IsolationClass::Namespace } else { IsolationClass::None },
+            runtimes,
+            fingerprint: format!("{:?} {:?}", self.options, stamp.map(|file| file.modified().ok())),
+        }
+    }
+
+    /// The strongest that the engine has and that works fast, or the one that is asked for.
+    pub(crate) async fn probed(&self, runtime: Option<&str>) -> Probe {
+        if let Some(runtime) = runtime.or(self.options.runtime.as_deref()) {
+            return self.probe_runtime(runtime).await;
+        }
+        let facts = match self.daemon().await {
+            Ok(daemon) => &daemon.facts,
+            Err(error) => return failed_probe(error),
+        };
+        let usual = facts.usual_runtime.as_deref().unwrap_or("runc");
+        let stronger = RUNTIMES.into_iter().filter(|name| facts.runtime(name).is_some());
+        let stronger = stronger.filter(|name| class(Some(name)) > class(Some(usual)));
+        let mut best = None;
+        for runtime in stronger.chain([usual]) {
+            let probe = self.probe_runtime(runtime).await;
+            if probe.works && probe.fast {
+                return probe;
+            }
+            best = best.filter(|best: &Probe| best.works).or(Some(probe));
+        }
+        best.unwrap_or_else(empty_probe)
+    }
+
+    /// The engine's name for the runtime of a sandbox.
+    pub(crate) async fn runtime(&self, spec: &SandboxSpec) -> Result<Option<String>> {
+        let wanted = spec.runtime.as_ref().map(|choice| choice.name.as_str());
+        let Some(wanted) = wanted.or(self.options.runtime.as_deref()) else { return Ok(None) };
+        let facts = &self.daemon().await?.facts;
+        let found = facts.runtime(wanted).map(str::to_owned).ok_or_else(|| no_runtime(wanted))?;
+        if class(Some(&found)) != IsolationClass::Namespace && spec.network != NetworkMode::None {
+            return Err(refused(
+                "network",
+                &format!(
+                    "`{found}` has a network stack of its own, which a gateway cannot be given later"
+                ),
+                "use `--network none`, `--runtime runc`, or `--backend oci`",
+            ));
+        }
+        Ok(Some(found))
+    }
+
+    async fn try_probe(&self, runtime: &str) -> Result<(f64, Vec<Enforcement>)> {
+        let mut spec = probe::spec();
+        spec.runtime = Some(RuntimeChoice { name: runtime.to_owned(), platform: None });
+        if !self.daemon().await?.facts.near {
+            // The agent needs nothing around it, and nothing else is run.
+            let path = self.machine.templates().join("docker-empty");
+            std::fs::create_dir_all(&path).map_err(unreadable)?;
+            let descriptor = std::fs::File::open(&path).map_err(unreadable)?.into();
+            spec.root = RootSource::Directory { path, descriptor };
+        }
+        let started = Instant::now();
+        let id = spec.id.clone();
+        let running = self.start(spec).await;
+        let stopped = self.stop(&id).await;
+        let enforcement = running?.enforcement;
+        stopped?;
+        Ok((started.elapsed().as_secs_f64() * 1000.0, enforcement))
+    }
+
+    /// Tries one runtime of the engine.
+    async fn probe_runtime(&self, runtime: &str) -> Probe {
+        let mut probe = empty_probe();
+        let facts = match self.daemon().await {
+            Ok(daemon) => &daemon.facts,
+            Err(error) => return failed_probe(error),
+        };
+        let Some(found) = facts.runtime(runtime) else { return failed_probe(no_runtime(runtime)) };
+        probe.runtime = Some(found.to_owned());
+        probe.class = class(Some(found));
+        match tokio::time::timeout(PROBE_LIMIT, self.try_probe(found)).await {
+            Ok(Ok((milliseconds, enforcement))) => {
+                let place = if facts.near { "on this host" } else { "elsewhere" };
+                probe.works = true;
+                probe.fast = milliseconds < FAST_MILLISECONDS;
+                probe.reason = format!("engine {} {place}, {}", facts.version, facts.address);
+                probe.start_ms = Some(milliseconds);
+                probe.enforcement = enforcement;
+            }
+            Ok(Err(error)) => {
+                let failed = failed_probe(error);
+                (probe.reason, probe.remedy) = (failed.reason, failed.remedy);
+            }
+            Err(_) => {
+                probe.reason =
+                    format!("a tiny sandbox did not start within {} s", PROBE_LIMIT.as_secs());
+            }
+        }
+        probe
+    }
+}
+
+fn no_runtime(name: &str) -> Error {
+    Error::new(
+        Code::BackendUnavailable,
+        format!("the engine has no runtime `{}`", name.escape_default()),
+    )
+    .with_remedy("add it to the engine's configuration, or leave out `--runtime`")
+}
+
+fn empty_probe() -> Probe {
+    Probe {
+        backend: NAME.to_owned(),
+        runtime: None,
+        platform: None,
+        fast: false,
+        works: false,
+        class: IsolationClass::Namespace,
+        reason: String::new(),
+        remedy: None,
+        start_ms: None,
+        enforcement: Vec::new(),
+    }
+}
+
+fn failed_probe(error: Error) -> Probe {
+    Probe { reason: probe::with_causes(&error), remedy: error.remedy, ..empty_probe() }
+}
