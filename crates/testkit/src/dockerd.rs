@@ -1,9 +1,12 @@
 //! A private engine for tests: everything of it is below one temporary directory and ends with it.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
 
 /// How long the engine may take to answer, also on a slow and busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -32,12 +35,24 @@ impl Dockerd {
     /// # Errors
     /// When it does not come to answer; with what it said.
     pub fn start() -> Result<Self, String> {
+        Self::start_with(&json!({}))
+    }
+
+    /// The same with a configuration, as engines read it.
+    ///
+    /// # Errors
+    /// When it does not come to answer; with what it said.
+    pub fn start_with(configuration: &Value) -> Result<Self, String> {
         let directory =
             tempfile::Builder::new().prefix("bjd").tempdir().map_err(|error| error.to_string())?;
         let at = |name: &str| directory.path().join(name);
         let cgroup = format!("belljar-dockerd-{}", std::process::id());
         let log = fs::File::create(at("log")).map_err(|error| error.to_string())?;
+        fs::write(at("daemon.json"), configuration.to_string())
+            .map_err(|error| error.to_string())?;
         let process = Command::new("dockerd")
+            .arg("--config-file")
+            .arg(at("daemon.json"))
             .arg("--data-root")
             .arg(at("data"))
             .arg("--exec-root")
@@ -116,15 +131,18 @@ impl Dockerd {
     pub fn import_busybox(&self, name: &str, changes: &[&str]) -> Result<(), String> {
         let root = self.directory.path().join("busybox");
         let _ = fs::remove_dir_all(&root);
-        fs::create_dir_all(root.join("bin")).map_err(|error| error.to_string())?;
-        fs::copy("/bin/busybox", root.join("bin/busybox")).map_err(|error| error.to_string())?;
-        for program in ["sh", "cat", "id", "env", "ls", "sleep", "wget", "echo"] {
-            std::os::unix::fs::symlink("busybox", root.join("bin").join(program))
-                .map_err(|error| error.to_string())?;
-        }
-        let archive = self.directory.path().join("busybox.tar");
+        write_busybox(&root).map_err(|error| error.to_string())?;
+        self.import(&root, name, changes)
+    }
+
+    /// Makes an image of a directory, by the engine's own import.
+    ///
+    /// # Errors
+    /// With what the engine said.
+    pub fn import(&self, root: &Path, name: &str, changes: &[&str]) -> Result<(), String> {
+        let archive = self.directory.path().join("import.tar");
         let status =
-            Command::new("tar").arg("-C").arg(&root).arg("-cf").arg(&archive).arg(".").status();
+            Command::new("tar").arg("-C").arg(root).arg("-cf").arg(&archive).arg(".").status();
         if !status.is_ok_and(|status| status.success()) {
             return Err("`tar` failed".to_owned());
         }
@@ -140,6 +158,19 @@ impl Dockerd {
             false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
         }
     }
+}
+
+/// Makes a root of a few programs.
+///
+/// # Errors
+/// When it exists, or `busybox` is not installed.
+pub fn write_busybox(root: &Path) -> io::Result<()> {
+    fs::create_dir_all(root.join("bin"))?;
+    fs::copy("/bin/busybox", root.join("bin/busybox"))?;
+    for program in ["sh", "cat", "id", "env", "ls", "sleep", "wget", "echo"] {
+        std::os::unix::fs::symlink("busybox", root.join("bin").join(program))?;
+    }
+    Ok(())
 }
 
 impl Drop for Dockerd {

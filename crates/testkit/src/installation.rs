@@ -44,10 +44,20 @@ pub struct Refusal {
 impl Installation {
     #[must_use]
     pub fn new(mode: Mode) -> Self {
+        let daemon = (mode == Mode::Docker).then(|| Dockerd::start().expect("an engine starts"));
+        Self::with(mode, daemon)
+    }
+
+    /// One whose sandboxes are in an engine of the test's own.
+    #[must_use]
+    pub fn in_engine(daemon: Dockerd) -> Self {
+        Self::with(Mode::Docker, Some(daemon))
+    }
+
+    fn with(mode: Mode, daemon: Option<Dockerd>) -> Self {
         let directory = Directory::new();
         let account = mode.account();
         let (sandboxes, used, embedded, runtimes, variables) = Default::default();
-        let daemon = (mode == Mode::Docker).then(|| Dockerd::start().expect("an engine starts"));
         let installation = Self {
             mode,
             account,

@@ -20,9 +20,9 @@ mod wait;
 
 pub use command::{Finished, Started};
 pub use directory::has_mounts;
-pub use dockerd::Dockerd;
+pub use dockerd::{Dockerd, write_busybox};
 pub use installation::{Installation, Refusal};
-pub use matrix::{run_in, skip};
+pub use matrix::{run_in, run_in_engine, skip};
 pub use mode::{Account, Mode};
 pub use sandbox::Sandbox;
 pub use turn::Turn;

@@ -2,7 +2,9 @@
 
 use std::io::Write;
 
-use crate::{Installation, Mode, Turn};
+use serde_json::Value;
+
+use crate::{Dockerd, Installation, Mode, Turn};
 
 /// Makes tests of functions that take an [`Installation`]: each runs as root and rootless and ends with a leak check.
 ///
@@ -62,8 +64,21 @@ pub fn run_in(mode: Mode, test: &str, turn: fn() -> Turn, body: fn(&Installation
         return skip(test, &reason);
     }
     let _turn = turn();
-    let installation = Installation::new(mode);
-    body(&installation);
+    to_the_end(&Installation::new(mode), body);
+}
+
+/// The same in an engine with a configuration of the test's own.
+pub fn run_in_engine(test: &str, configuration: &Value, body: fn(&Installation)) {
+    if let Some(reason) = Mode::Docker.unavailable() {
+        return skip(test, &reason);
+    }
+    let _turn = Turn::shared();
+    let daemon = Dockerd::start_with(configuration).expect("an engine starts");
+    to_the_end(&Installation::in_engine(daemon), body);
+}
+
+fn to_the_end(installation: &Installation, body: fn(&Installation)) {
+    body(installation);
     installation.destroy_all();
     installation.assert_nothing_left();
 }

@@ -14,10 +14,10 @@ use belljar_machinery::host::HostRoot;
 use belljar_policy::SandboxId;
 use tokio::sync::OnceCell;
 
-use crate::counters::Cgroup;
 use crate::daemon::{Daemon, Options};
 use crate::images::Image;
 use crate::labels::Installation;
+use crate::usage::Known;
 use crate::{limits, network, setup};
 
 /// The word used in flags, records and documents.
@@ -31,8 +31,10 @@ pub struct Docker {
     installation: OnceCell<Installation>,
     /// Roots of this host, without and with a network, and their images.
     pub(crate) hosts: [OnceCell<(HostRoot, Image)>; 2],
-    /// Cgroups of containers on this host, so that reading them needs no engine.
-    cgroups: Mutex<HashMap<SandboxId, Cgroup>>,
+    /// Held by who makes an image of listed programs, so that others find it made.
+    pub(crate) limiting: tokio::sync::Mutex<()>,
+    /// Containers on this host, so that counting needs no engine.
+    known: Mutex<HashMap<SandboxId, Known>>,
 }
 
 impl Docker {
@@ -44,7 +46,8 @@ impl Docker {
             daemon: OnceCell::new(),
             installation: OnceCell::new(),
             hosts: [OnceCell::new(), OnceCell::new()],
-            cgroups: Mutex::default(),
+            limiting: tokio::sync::Mutex::default(),
+            known: Mutex::default(),
         }
     }
 
@@ -63,8 +66,8 @@ impl Docker {
         self.installation.get_or_try_init(make).await
     }
 
-    pub(crate) fn lock_cgroups(&self) -> MutexGuard<'_, HashMap<SandboxId, Cgroup>> {
-        self.cgroups.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn lock_known(&self) -> MutexGuard<'_, HashMap<SandboxId, Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -121,7 +124,7 @@ impl Backend for Docker {
     }
 
     async fn stop(&self, id: &SandboxId) -> Result<()> {
-        self.lock_cgroups().remove(id);
+        self.lock_known().remove(id);
         self.remove(id).await
     }
 
@@ -157,7 +160,7 @@ impl Backend for Docker {
     }
 
     async fn recover(&self) -> Result<()> {
-        Ok(()) // it has no process on the host besides its sandboxes
+        self.remove_unstarted().await
     }
 
     async fn close(&self) {}

@@ -111,19 +111,12 @@ fn covers(
     search_path: &[String],
     templates: &Path,
 ) -> Result<Vec<programs::Cover>> {
-    let Some(listed) = &spec.programs else { return Ok(Vec::new()) };
-    let base = match &spec.root {
-        RootSource::Host => PathBuf::from("/"),
-        RootSource::Directory { path, .. } => path.clone(),
-        RootSource::Image { .. } => {
-            return Err(crate::failure::refused(
-                "programs",
-                "the files of an image are the engine's, so its programs cannot be covered",
-                "use `--template host` or `rootfs:DIR`, or an image that has only what is needed",
-            ));
-        }
+    // Programs of any other root are limited by a layer of its image.
+    let (Some(listed), RootSource::Host) = (&spec.programs, &spec.root) else {
+        return Ok(Vec::new());
     };
-    programs::covers(&base, search_path, listed, templates, belljar_agent_image::AGENT, true)
+    let base = Path::new("/");
+    programs::covers(base, search_path, listed, templates, belljar_agent_image::AGENT, true)
         .map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => Error::new(
                 Code::ProgramNotFound,

@@ -71,7 +71,7 @@ pub(crate) async fn find(client: &Client, name: &str, pull: bool) -> Result<Imag
     look(client, name).await?.ok_or_else(missing)
 }
 
-async fn look(client: &Client, name: &str) -> Result<Option<Image>> {
+pub(crate) async fn look(client: &Client, name: &str) -> Result<Option<Image>> {
     match client.inspect_image(name).await {
         Ok(image) => Ok(Some(image.into())),
         Err(error) if is_missing(&error) => Ok(None),

@@ -43,6 +43,11 @@ impl Installation {
         Ok(Self(made))
     }
 
+    /// Whether this state directory ever had one.
+    pub(crate) fn exists(state_dir: &Path) -> bool {
+        state_dir.join(FILE).exists()
+    }
+
     pub(crate) fn container(&self, id: &SandboxId) -> String {
         format!("belljar-{}-{id}", self.0)
     }

@@ -10,17 +10,21 @@
 #![forbid(unsafe_code)]
 
 mod agent;
+mod archive;
 mod backend;
 mod binds;
 mod container;
 mod counters;
 mod daemon;
+mod disks;
 mod failure;
 mod images;
+mod inside;
 mod labels;
 mod life;
 mod limits;
 mod network;
+mod programs;
 mod reach;
 mod relay;
 mod root;

@@ -1,6 +1,6 @@
 //! Containers that exist: found by name and label, paused, waited for, ended, listed.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use belljar_backend::{Orphan, Result};
 use belljar_policy::SandboxId;
@@ -13,10 +13,15 @@ use futures_util::StreamExt;
 
 use crate::backend::Docker;
 use crate::failure::{failed, is_conflict, is_missing};
+use crate::labels::Installation;
 
 /// How often it is looked whether a container that is being removed is gone, and for how long.
 const REMOVAL_STEP: Duration = Duration::from_millis(20);
 const REMOVAL_LIMIT: Duration = Duration::from_secs(30);
+/// A container that was made this long ago and never started will not be: several times what any request may take.
+const UNSTARTED_SECONDS: u64 = 600;
+/// How long clearing up may hold up who opens the engine.
+const CLEARING_LIMIT: Duration = Duration::from_secs(5);
 
 impl Docker {
     /// The container of a sandbox; `None` where there is none, or one that is not ours.
@@ -90,6 +95,38 @@ impl Docker {
             Err(error) if is_conflict(&error) => Ok(()), // somebody else was first
             Err(error) => Err(failed(format!("sandbox `{id}` cannot be resumed"), error)),
         }
+    }
+
+    /// Removes containers of this installation that were made and never started: their maker was killed, and the engine
+    /// may have made them after everybody had looked.
+    pub(crate) async fn remove_unstarted(&self) -> Result<()> {
+        // Where no engine was ever used there is nothing, and none is asked.
+        if !Installation::exists(self.machine.state_dir()) {
+            return Ok(());
+        }
+        let clearing = tokio::time::timeout(CLEARING_LIMIT, self.clear_unstarted());
+        clearing.await.unwrap_or(Ok(())) // the next one tries again
+    }
+
+    async fn clear_unstarted(&self) -> Result<()> {
+        let installation = self.installation().await?;
+        let Ok(daemon) = self.daemon().await else { return Ok(()) };
+        let mut filter = installation.filter();
+        filter.insert("status".to_owned(), vec!["created".to_owned()]);
+        let options = ListContainersOptionsBuilder::new().all(true).filters(&filter).build();
+        let found = daemon.client.list_containers(Some(options)).await;
+        let found = found.map_err(|error| failed("the engine does not list containers", error))?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        for container in found {
+            let made = container.created.and_then(|made| u64::try_from(made).ok());
+            let is_old = made.is_some_and(|made| made + UNSTARTED_SECONDS < now);
+            if let (true, Some(id)) = (is_old, container.id) {
+                let options = RemoveContainerOptionsBuilder::new().v(true).build();
+                // Without force: one that runs after all stays.
+                let _ = daemon.client.remove_container(&id, Some(options)).await;
+            }
+        }
+        Ok(())
     }
 
     /// Those of this installation that belong to none of the known sandboxes.

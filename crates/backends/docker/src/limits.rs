@@ -16,7 +16,7 @@ const RELAY: u32 = 1;
 /// What programs expect of `/dev/shm`, at most; it counts against memory.
 const SHARED_MEMORY: u64 = 64 << 20;
 /// Directories that are the workload's own, with the parts of the disk that each gets.
-const WORK_DIRECTORIES: [(&str, u64); 4] =
+pub(crate) const WORK_DIRECTORIES: [(&str, u64); 4] =
     [("/workspace", 3), ("/tmp", 2), ("/output", 1), ("/home/user", 2)];
 
 const OTHER_BACKEND: &str = "use another backend, or accept less with `--best-effort`";

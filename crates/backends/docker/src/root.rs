@@ -10,9 +10,11 @@ use belljar_machinery::rootfs;
 use belljar_policy::NetworkMode;
 
 use crate::backend::Docker;
+use crate::daemon::Daemon;
 use crate::failure::refused;
 use crate::images::{self, Image};
 use crate::labels::HARDENED;
+use crate::programs;
 
 /// What a sandbox starts from, found.
 pub(crate) struct Root<'a> {
@@ -25,6 +27,17 @@ pub(crate) struct Root<'a> {
 impl Docker {
     pub(crate) async fn root(&self, spec: &SandboxSpec) -> Result<Root<'_>> {
         let daemon = self.daemon().await?;
+        let root = self.whole_root(spec, daemon).await?;
+        let (Some(listed), None) = (&spec.programs, root.host) else { return Ok(root) };
+        let installation = self.installation().await?;
+        let _one_at_a_time = self.limiting.lock().await;
+        let image =
+            programs::limited(&daemon.client, &root.image, &root.search_path, listed, installation);
+        Ok(Root { image: image.await?, ..root })
+    }
+
+    /// The same with all of its programs.
+    async fn whole_root(&self, spec: &SandboxSpec, daemon: &Daemon) -> Result<Root<'_>> {
         let usual = || rootfs::SEARCH_PATH.iter().map(|&path| path.to_owned()).collect();
         match &spec.root {
             RootSource::Host => {

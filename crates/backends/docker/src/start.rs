@@ -6,11 +6,11 @@ use bollard::query_parameters::{CreateContainerOptionsBuilder, StartContainerOpt
 
 use crate::backend::Docker;
 use crate::container::{self, Asked};
-use crate::counters::Cgroup;
 use crate::daemon::class;
 use crate::failure::{failed, is_conflict};
 use crate::limits::{self, Chosen};
 use crate::root::Root;
+use crate::usage::Known;
 use crate::{agent, binds, network, relay};
 
 /// A container that was made and what it is to show.
@@ -82,8 +82,8 @@ impl Docker {
             } else {
                 binds::verify_names(&made.binds)?;
             }
-            if let Some(cgroup) = Cgroup::of(pid) {
-                self.lock_cgroups().insert(spec.id.clone(), cgroup);
+            if let Some(known) = Known::of(&container, pid) {
+                self.lock_known().insert(spec.id.clone(), known);
             }
             if made.class == IsolationClass::Namespace {
                 return self.reach(&container, pid).await;

@@ -1,6 +1,10 @@
-//! What is particular to sandboxes in a container engine: images, other containers, recovery, engines elsewhere.
+//! What is particular to sandboxes in a container engine: images, other containers, recovery, engines elsewhere, listed
+//! programs, runtimes of the engine.
 
 #![forbid(unsafe_code)]
+
+mod programs;
+mod runtimes;
 
 use std::io;
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -16,7 +20,6 @@ matrix! {
     docker images_must_say_that_they_are_hardened_where_that_is_required,
     docker other_containers_are_left_alone,
     docker a_killed_server_finds_its_containers_again,
-    docker programs_that_are_not_listed_are_not_there,
     docker an_engine_elsewhere_gets_the_agent_and_no_promise_that_it_could_not_keep,
 }
 
@@ -114,15 +117,6 @@ fn a_killed_server_finds_its_containers_again(belljar: &Installation) {
     assert_eq!(kept.text(), "kept\n");
     assert!(sandbox.agent_is(agent), "the sandbox was replaced");
     assert_ne!(belljar.server_process().to_string(), process);
-}
-
-fn programs_that_are_not_listed_are_not_there(belljar: &Installation) {
-    let flags = ["--programs", "sh,cat,echo"];
-    run(belljar, &flags, "echo here | cat").expect_success();
-    for line in ["curl --version", "/usr/bin/curl --version", "/usr/bin/python3 -c 1"] {
-        let denied = run(belljar, &flags, line);
-        assert_eq!(denied.code(), 126, "`{line}`: {denied}");
-    }
 }
 
 fn an_engine_elsewhere_gets_the_agent_and_no_promise_that_it_could_not_keep(
