@@ -108,12 +108,24 @@ impl Backends {
                 reason: "asked for by name".to_owned(),
             },
             None => {
-                let probe = self.working(backend, runtime).await?;
+                let mut probe = self.working(backend, runtime).await?;
+                let mut what = "the strongest that works fast in it";
+                if let (None, Some(floor)) = (runtime, request.isolation_floor)
+                    && !satisfies(probe.class, floor)
+                    && let Some(stronger) = self.satisfying(backend, floor).await
+                {
+                    probe = stronger;
+                    what = "what satisfies the floor in it";
+                }
                 let reason = match (runtime, &probe.runtime) {
-                    (None, Some(found)) => format!(
-                        "asked for by name; {} is the strongest that works fast in it",
-                        described(found, &probe)
-                    ),
+                    (None, Some(found)) => {
+                        let why = match probe.reason.as_str() {
+                            "" => String::new(),
+                            why => format!(" ({why})"),
+                        };
+                        let found = described(found, &probe);
+                        format!("asked for by name; {found} is {what}{why}")
+                    }
                     _ => "asked for by name".to_owned(),
                 };
                 found(backend, probe, reason)
@@ -133,6 +145,17 @@ impl Backends {
             .with_remedy("choose a stronger backend, or lower the floor"));
         }
         Ok(chosen)
+    }
+
+    /// A runtime of the backend that is as strong as wanted and works, fast or not.
+    async fn satisfying(&self, backend: &Arc<dyn Backend>, floor: IsolationClass) -> Option<Probe> {
+        for runtime in backend.offer().runtimes {
+            let probe = self.memory.probe(backend, Some(&runtime), false).await;
+            if probe.works && satisfies(probe.class, floor) {
+                return Some(probe);
+            }
+        }
+        None
     }
 
     /// A probe that says that it works.

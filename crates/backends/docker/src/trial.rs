@@ -52,11 +52,16 @@ impl Docker {
         let stronger = RUNTIMES.into_iter().filter(|name| facts.runtime(name).is_some());
         let stronger = stronger.filter(|name| class(Some(name)) > class(Some(usual)));
         let mut best = None;
+        let mut passed_over = Vec::new();
         for runtime in stronger.chain([usual]) {
-            let probe = self.probe_runtime(runtime).await;
+            let mut probe = self.probe_runtime(runtime).await;
             if probe.works && probe.fast {
+                passed_over.push(probe.reason);
+                probe.reason = passed_over.join("; ");
                 return probe;
             }
+            let why = if probe.works { "it is slow" } else { &probe.reason };
+            passed_over.push(format!("not `{runtime}`: {why}"));
             best = best.filter(|best: &Probe| best.works).or(Some(probe));
         }
         best.unwrap_or_else(empty_probe)
