@@ -43,7 +43,7 @@ pub(crate) struct BenchStartArgs {
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(10..=100_000))]
     pub(crate) count: u32,
 
-    /// The wall: auto, native, oci [default: auto]
+    /// The wall: auto, native, oci, docker [default: auto]
     #[arg(long, value_name = "BACKEND")]
     pub(crate) backend: Option<String>,
 

@@ -5,6 +5,7 @@ mod api;
 mod beside;
 mod decisions;
 mod egress;
+mod engine;
 mod idle;
 mod peers;
 mod start;

@@ -11,17 +11,17 @@ use std::time::{Duration, Instant};
 use belljar_sys::child::{CloneOptions, Plan, Slot, Source, Step, Strings};
 
 /// Directories that the host template shows, for a peer's root of the same shape.
-const SHOWN: &[&str] =
+pub(super) const SHOWN: &[&str] =
     &["usr", "opt", "etc/alternatives", "etc/ssl/certs", "etc/fonts", "etc/ld.so.conf.d"];
 const LINKS: &[&str] = &["bin", "sbin", "lib", "lib32", "lib64", "libx32"];
 
 /// Runs `true` once.
-type Run = Box<dyn Fn() -> io::Result<()>>;
+pub(super) type Run = Box<dyn Fn() -> io::Result<()>>;
 
 /// A peer that can be run here.
 pub(super) struct Peer {
     pub(super) name: &'static str,
-    run: Run,
+    pub(super) run: Run,
 }
 
 impl Peer {
@@ -208,7 +208,7 @@ fn links() -> impl Iterator<Item = (&'static str, PathBuf)> {
     LINKS.iter().filter_map(|name| Some((*name, fs::read_link(Path::new("/").join(name)).ok()?)))
 }
 
-fn success(command: &mut Command) -> io::Result<()> {
+pub(super) fn success(command: &mut Command) -> io::Result<()> {
     let output =
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).output()?;
     if output.status.success() {

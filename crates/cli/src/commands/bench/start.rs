@@ -1,21 +1,26 @@
 //! `belljar bench start`.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use belljar_engine::{BackendChoice, CreateRequest, Engine};
 use serde::Serialize;
 
+use super::peers::Peer;
 use super::stats::{Figures, table};
 use super::{Done, Stages, create, exec_true, peers, whole};
 use crate::args::BenchStartArgs;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::{print, print_json};
+use crate::settings::Key;
 
 /// Before figures are taken: templates are built, caches are warm.
 const WARM_UP: u32 = 10;
 /// How many whole cycles are under way at once for the rate.
 const AT_ONCE: usize = 2;
+/// The backend that commands are compared with.
+const NATIVE: &str = "native";
 
 #[derive(Debug, Serialize)]
 struct Report {
@@ -51,6 +56,30 @@ fn wanted(args: &BenchStartArgs) -> CreateRequest {
     CreateRequest { backend, runtime: args.runtime.clone(), ..CreateRequest::default() }
 }
 
+/// Who does the same beside us: those of this host, or whoever asks the same engine.
+fn beside(context: &Context, args: &BenchStartArgs, scratch: &Path) -> (Vec<Peer>, Vec<String>) {
+    if args.no_peers {
+        return (Vec::new(), Vec::new());
+    }
+    if args.backend.as_deref() != Some("docker") {
+        return peers::all(scratch);
+    }
+    let host = context.settings.get(Key::DockerHost).value.as_ref();
+    match super::engine::peer(scratch, host.map(|host| host.to_string_lossy()).as_deref()) {
+        Ok(peer) => (vec![peer], Vec::new()),
+        Err(reason) => (Vec::new(), vec![reason]),
+    }
+}
+
+/// The native backend's sandbox, where something else is measured.
+fn native(args: &BenchStartArgs) -> Option<CreateRequest> {
+    let other = args.backend.as_deref().is_some_and(|name| !["auto", NATIVE].contains(&name));
+    (other && !args.no_peers).then(|| CreateRequest {
+        backend: BackendChoice::Named(NATIVE.to_owned()),
+        ..CreateRequest::default()
+    })
+}
+
 async fn measure(
     context: &Context,
     engine: &Engine,
@@ -58,11 +87,10 @@ async fn measure(
 ) -> Result<Report, Failure> {
     let wanted = &wanted(args);
     let scratch = context.settings.state_dir()?.join("bench");
-    let (peers, absent) =
-        if args.no_peers { (Vec::new(), Vec::new()) } else { peers::all(&scratch) };
     for _ in 0..WARM_UP {
         whole(engine, wanted).await?;
     }
+    let (peers, absent) = beside(context, args, &scratch);
     let mut ours = Vec::new();
     let mut theirs: Vec<Vec<Duration>> = peers.iter().map(|_| Vec::new()).collect();
     for _ in 0..args.count {
@@ -72,6 +100,10 @@ async fn measure(
         }
     }
     let (inside, plain) = measure_exec(engine, wanted, args.count).await?;
+    let natively = match native(args) {
+        Some(native) => Some(measure_exec(engine, &native, args.count).await?.0),
+        None => None,
+    };
     let rate = measure_rate(engine, wanted, args.count).await?;
     let _ = std::fs::remove_dir_all(scratch);
 
@@ -84,10 +116,11 @@ async fn measure(
     for (peer, durations) in peers.iter().zip(theirs) {
         whole.push(Figures::of(peer.name, durations));
     }
-    let exec = vec![Figures::of("belljar exec", inside), Figures::of("fork + exec", plain)];
+    let mut exec = vec![Figures::of("belljar exec", inside), Figures::of("fork + exec", plain)];
+    exec.extend(natively.map(|natively| Figures::of("belljar exec, native", natively)));
     let mut ratios: Vec<(String, f64)> =
         whole[1..].iter().map(|peer| (peer.name.clone(), whole[0].p50_ms / peer.p50_ms)).collect();
-    ratios.push((exec[1].name.clone(), exec[0].p50_ms / exec[1].p50_ms));
+    ratios.extend(exec[1..].iter().map(|one| (one.name.clone(), exec[0].p50_ms / one.p50_ms)));
     Ok(Report { whole, stages, exec, sandboxes_per_second: rate, at_once: AT_ONCE, ratios, absent })
 }
 
