@@ -15,7 +15,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt;
@@ -102,17 +102,7 @@ impl Serving {
                 match tls {
                     None => serving.connection(stream, peer, watcher).await,
                     // On the heap: what encryption needs would otherwise be kept free in every plain connection.
-                    Some(tls) => {
-                        let accepted =
-                            Box::pin(tokio::time::timeout(TLS_TIMEOUT, tls.accept(stream)));
-                        match accepted.await {
-                            Ok(Ok(stream)) => {
-                                Box::pin(serving.connection(stream, peer, watcher)).await
-                            }
-                            Ok(Err(error)) => tracing::debug!(%error, %address, "no TLS"),
-                            Err(_) => tracing::debug!(%address, "TLS took too long"),
-                        }
-                    }
+                    Some(tls) => Box::pin(serving.encrypted(tls, stream, peer, watcher)).await,
                 }
             });
         }
@@ -139,14 +129,22 @@ impl Serving {
         }
     }
 
-    /// Serves one connection to its end.
-    pub(crate) async fn connection(
+    async fn encrypted(self, tls: TlsAcceptor, stream: TcpStream, peer: Peer, watcher: Watcher) {
+        match tokio::time::timeout(TLS_TIMEOUT, tls.accept(stream)).await {
+            Ok(Ok(stream)) => self.connection(stream, peer, watcher).await,
+            Ok(Err(error)) => tracing::debug!(%error, ?peer, "no TLS"),
+            Err(_) => tracing::debug!(?peer, "TLS took too long"),
+        }
+    }
+
+    /// Serves one connection to its end. What waits is one allocation and little around it: most connections only wait.
+    pub(crate) fn connection(
         self,
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         peer: Peer,
         watcher: Watcher,
-    ) {
-        let _counted = self.status.connection();
+    ) -> impl Future<Output = ()> + Send + 'static {
+        let counted = self.status.connection();
         let (router, status) = (self.router, self.status);
         let whose = peer.clone();
         let stream = Opening::new(stream, self.patience.head);
@@ -164,9 +162,12 @@ impl Serving {
         });
         let connection =
             self.builder.serve_connection_with_upgrades(TokioIo::new(stream), service).into_owned();
-        // On the heap once, and not in every future that this one is part of: most connections only wait.
-        if let Err(error) = Box::pin(watcher.watch(connection)).await {
-            tracing::debug!(%error, ?peer, "a connection ended badly");
+        let served = Box::pin(watcher.watch(connection));
+        async move {
+            let _counted = counted;
+            if let Err(error) = served.await {
+                tracing::debug!(%error, ?peer, "a connection ended badly");
+            }
         }
     }
 }
