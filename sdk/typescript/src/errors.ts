@@ -56,3 +56,14 @@ export function lostConnection(cause: unknown): ConnectionLostError {
     remedy: "ask again; whether the request was carried out is not known",
   });
 }
+
+/** Waits no longer than the signal allows. What was begun goes on. */
+export async function abortable<T>(work: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  if (signal === undefined) return await work;
+  return await new Promise<T>((resolve, reject) => {
+    const give = (): void => reject(abortedBy(signal));
+    if (signal.aborted) give();
+    signal.addEventListener("abort", give, { once: true });
+    work.then(resolve, reject).finally(() => signal.removeEventListener("abort", give));
+  });
+}

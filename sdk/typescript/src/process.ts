@@ -94,12 +94,16 @@ export class Process implements AsyncIterable<Output> {
     return await this.#ask("POST", "/cancel", { json: { graceSecs: options.grace }, signal: options.signal });
   }
 
-  async signal(signal: NodeJS.Signals | number): Promise<void> {
-    await this.#transport.json("POST", this.#path("/signal"), { json: { signal: signalNumber(signal) } });
+  /** Sends a signal to the process, by name or number. Never sent twice. */
+  async signal(signal: NodeJS.Signals | number, options: { signal?: AbortSignal | undefined } = {}): Promise<void> {
+    const ask = { json: { signal: signalNumber(signal) }, signal: options.signal };
+    await this.#transport.json("POST", this.#path("/signal"), ask);
   }
 
-  async resize(size: TerminalSize): Promise<void> {
-    await this.#transport.json("POST", this.#path("/resize"), { json: { size }, repeatable: true });
+  /** Changes the size of its terminal. */
+  async resize(size: TerminalSize, options: { signal?: AbortSignal | undefined } = {}): Promise<void> {
+    const ask = { json: { size }, signal: options.signal, repeatable: true };
+    await this.#transport.json("POST", this.#path("/resize"), ask);
   }
 
   /** Writes to standard input; done when the process has been handed all of it. Never sent twice. */
@@ -108,8 +112,8 @@ export class Process implements AsyncIterable<Output> {
   }
 
   /** No more input comes. */
-  async closeInput(): Promise<void> {
-    await this.#queued({ query: { close: true }, body: "" });
+  async closeInput(options: { signal?: AbortSignal | undefined } = {}): Promise<void> {
+    await this.#queued({ query: { close: true }, body: "", signal: options.signal });
   }
 
   /** Standard input as a web stream. */

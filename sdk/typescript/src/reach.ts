@@ -61,13 +61,19 @@ export class SandboxNetwork {
   }
 
   /** Allows these too: `host`, `*.domain` or `host:port`. */
-  async allow(...entries: string[]): Promise<api.SandboxNetwork> {
-    return await this.change({ allow: entries });
+  async allow(...entries: string[]): Promise<api.SandboxNetwork>;
+  async allow(entries: readonly string[], options?: Signalled): Promise<api.SandboxNetwork>;
+  async allow(...given: readonly unknown[]): Promise<api.SandboxNetwork> {
+    const [allow, options] = entriesOf(given);
+    return await this.change({ allow }, options);
   }
 
   /** Denies these from now on. Connections that are no longer allowed are cut. */
-  async deny(...entries: string[]): Promise<api.SandboxNetwork> {
-    return await this.change({ deny: entries });
+  async deny(...entries: string[]): Promise<api.SandboxNetwork>;
+  async deny(entries: readonly string[], options?: Signalled): Promise<api.SandboxNetwork>;
+  async deny(...given: readonly unknown[]): Promise<api.SandboxNetwork> {
+    const [deny, options] = entriesOf(given);
+    return await this.change({ deny }, options);
   }
 
   /** Changes what may be reached. Connections that are no longer allowed are cut. */
@@ -89,6 +95,12 @@ export class SandboxNetwork {
     if (follow !== true) return yield* jsonLines<NetworkDecision>(answer, signal);
     for await (const { data } of serverEvents<NetworkDecision>(answer, signal)) yield data;
   }
+}
+
+/** One by one, or as a list with options. */
+function entriesOf(given: readonly unknown[]): [string[], Signalled | undefined] {
+  const [first, second] = given;
+  return Array.isArray(first) ? [first as string[], second as Signalled | undefined] : [given as string[], undefined];
 }
 
 /** Something that waits to be allowed. */

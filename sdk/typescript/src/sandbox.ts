@@ -4,7 +4,15 @@ import { Callbacks } from "./callbacks.js";
 import { type ClientOptions, transportOf } from "./connect.js";
 import { type RunOptions, type StartOptions, type TerminalSize, type Words, codeOf, commandOf } from "./command.js";
 import type { ConnectionPolicy } from "./decide.js";
-import { AbortedError, SandboxNotFoundError, TimedOutError, errorOf, invalid } from "./errors.js";
+import {
+  AbortedError,
+  SandboxNotFoundError,
+  TimedOutError,
+  abortable,
+  errorOf,
+  invalid,
+  refuseAborted,
+} from "./errors.js";
 import { Files } from "./files.js";
 import { Forward, type ForwardOptions } from "./forward.js";
 import type * as api from "./generated/api.js";
@@ -250,21 +258,22 @@ export class Sandbox implements AsyncDisposable {
    * they can be called. They are answered until the sandbox is destroyed or the client is closed, also through losses of
    * the connection; a call that nobody can answer fails.
    */
-  async serveTools(tools: Tools): Promise<void> {
-    await this.#offer({ tools });
+  async serveTools(tools: Tools, options: SignalOptions = {}): Promise<void> {
+    await this.#offer({ tools }, options.signal);
   }
 
   /**
    * Lets this function decide about names and connections that no rule names, in place of one that did. The sandbox must
    * have been created so that somebody is asked: with `connections`, with `ask`, or with a policy whose rules ask.
    */
-  async serveConnections(policy: ConnectionPolicy): Promise<void> {
-    await this.#offer({ policy });
+  async serveConnections(policy: ConnectionPolicy, options: SignalOptions = {}): Promise<void> {
+    await this.#offer({ policy }, options.signal);
   }
 
-  async #offer(more: Parameters<Callbacks["offer"]>[0]): Promise<void> {
+  async #offer(more: Parameters<Callbacks["offer"]>[0], signal: AbortSignal | undefined): Promise<void> {
+    refuseAborted(signal);
     this.#callbacks ??= new Callbacks(this.#transport, this.id);
-    await this.#callbacks.offer(more);
+    await abortable(this.#callbacks.offer(more), signal);
   }
 
   /**
@@ -273,8 +282,9 @@ export class Sandbox implements AsyncDisposable {
    */
   async answer(options: CreateOptions, ours: boolean): Promise<this> {
     try {
-      const { tools, connections: policy, secrets } = options;
-      if ([tools, policy, secrets].some((given) => given !== undefined)) await this.#offer({ tools, policy, secrets });
+      const { tools, connections: policy, secrets, signal } = options;
+      if ([tools, policy, secrets].some((given) => given !== undefined))
+        await this.#offer({ tools, policy, secrets }, signal);
       return this;
     } catch (error) {
       if (ours) await this.destroy().catch(() => undefined);
