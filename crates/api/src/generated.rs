@@ -6850,6 +6850,28 @@ pub struct Offsets {
     #[serde(default)]
     pub stderr: u64,
 }
+/// A place in Python code that a reader would look at twice. A hint: code that wants to hide from the scan can.
+#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Finding {
+    /// Counted from one.
+    #[prost(uint32, tag = "1")]
+    #[serde(default)]
+    pub line: u32,
+    /// Counted from one, in characters.
+    #[prost(uint32, tag = "2")]
+    #[serde(default)]
+    pub column: u32,
+    /// `shell`, `dynamic-code`, `dynamic-import`, `native-code`, `computed-name`, `syntax-error` or `not-scanned`.
+    #[prost(string, tag = "3")]
+    #[serde(default)]
+    pub rule: ::prost::alloc::string::String,
+    /// The name behind any alias, such as `os.system`.
+    #[prost(string, tag = "4")]
+    #[serde(default)]
+    pub name: ::prost::alloc::string::String,
+}
 /// A process as it is recorded.
 #[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -6948,6 +6970,10 @@ pub struct Process {
     #[prost(string, repeated, tag = "21")]
     #[serde(default)]
     pub stripped_environment: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// What stands out in it, where it is Python code; not in lists.
+    #[prost(message, repeated, tag = "22")]
+    #[serde(default)]
+    pub findings: ::prost::alloc::vec::Vec<Finding>,
 }
 /// What to run. Exactly one of `argv`, `raw_argv`, `shell` and `code` is given.
 #[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
@@ -7239,6 +7265,10 @@ pub struct ExecResponse {
     #[prost(message, repeated, tag = "14")]
     #[serde(default)]
     pub artifacts: ::prost::alloc::vec::Vec<Artifact>,
+    /// What stands out in the command, where it is Python code.
+    #[prost(message, repeated, tag = "15")]
+    #[serde(default)]
+    pub findings: ::prost::alloc::vec::Vec<Finding>,
 }
 #[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]

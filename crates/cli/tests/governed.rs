@@ -182,3 +182,23 @@ fn a_policy_is_learned_from_what_was_done() {
     place.run(&["create", "--name", "plain"]).exits(0);
     place.run(&["policy", "learn", "plain"]).exits(125);
 }
+
+#[test]
+fn what_stands_out_in_python_code_is_in_the_answer() {
+    let Some(place) = Place::with_sandboxes() else { return };
+    let answer = |words: &[&str], code: &str| {
+        let mut all = words.to_vec();
+        all.extend(["--", "python3", "-c", code]);
+        place.run(&all).exits(0).json()
+    };
+    place.run(&["create", "--name", "box"]).exits(0);
+    let shells = "import subprocess\nsubprocess.run(['true'])";
+    for words in [&["run", "--ephemeral", "--json"][..], &["exec", "box", "--json"]] {
+        assert_eq!(answer(words, "print(1)")["findings"].as_array().map(Vec::len), Some(0));
+        let found = &answer(words, shells)["findings"][0];
+        assert_eq!((&found["line"], &found["rule"]), (&2.into(), &"shell".into()), "{found}");
+        assert_eq!(found["name"], "subprocess.run");
+    }
+    let started = answer(&["exec", "box", "--detach", "--json"], shells);
+    assert_eq!(started["process"]["findings"][0]["column"], 1, "{started}");
+}

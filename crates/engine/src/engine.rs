@@ -324,18 +324,18 @@ impl Engine {
     /// Starts a command. Returns once it runs; a command that cannot be started is an error with its own code.
     pub async fn exec(&self, id: &SandboxId, request: ExecRequest) -> Result<Process> {
         self.visible(id).await?;
-        let request = policy::permit_exec(&self.inner, &self.asker, id, request).await?;
+        let permitted = policy::permit_exec(&self.inner, &self.asker, id, request).await?;
         let (inner, id) = (Arc::clone(&self.inner), id.clone());
-        to_the_end(async move { process::start(&inner, &id, request).await }).await
+        to_the_end(async move { process::start(&inner, &id, permitted).await }).await
     }
 
     /// Starts a command whose output goes to its log alone: nobody needs to read, and nobody holds it up. The sandbox is
     /// given by name or id.
     pub async fn start(&self, sandbox: &str, request: ExecRequest) -> Result<Started> {
         let id = self.identify(sandbox).await?;
-        let request = policy::permit_exec(&self.inner, &self.asker, &id, request).await?;
+        let permitted = policy::permit_exec(&self.inner, &self.asker, &id, request).await?;
         let inner = Arc::clone(&self.inner);
-        to_the_end(async move { process::start_detached(&inner, &id, request).await }).await
+        to_the_end(async move { process::start_detached(&inner, &id, permitted).await }).await
     }
 
     /// Follows a process from the given offsets on: what its log has, then live, then its end.

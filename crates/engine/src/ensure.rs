@@ -62,8 +62,8 @@ async fn run(inner: &Arc<Inner>, asker: &Asker, id: &SandboxId, command: &str) -
     let mut request = ExecRequest::new(Program::Shell(command.into()));
     request.timeout = Some(TIMEOUT);
     request.memory_cap = 2 * SHOWN;
-    let request = policy::permit_exec(inner, asker, id, request).await?;
-    let completed = process::start(inner, id, request).await?.wait().await?;
+    let permitted = policy::permit_exec(inner, asker, id, request).await?;
+    let completed = process::start(inner, id, permitted).await?.wait().await?;
     if completed.exit.success() {
         return Ok(());
     }

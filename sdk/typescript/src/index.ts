@@ -47,6 +47,7 @@ export type {
   FileInfo,
   FileKind,
   FindLeaksResponse,
+  Finding,
   IssueTokenResponse,
   Isolation,
   Key,

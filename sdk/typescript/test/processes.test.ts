@@ -89,3 +89,14 @@ test("web streams in and out", async () => {
   await reader.cancel();
   await endless.cancel({ grace: 0 });
 });
+
+test("what stands out in Python code is in the answer", async () => {
+  await using sandbox = await at.client.sandboxes.create();
+  assert.deepEqual((await sandbox.runPython("print(1)")).findings, []);
+  const code = "import os\nos.system('true')";
+  const found = [{ line: 2, column: 1, rule: "shell", name: "os.system" }];
+  assert.deepEqual((await sandbox.runPython(code)).findings, found);
+  const process = await sandbox.start(["python3", "-c", code]);
+  assert.deepEqual(process.info.findings, found);
+  assert.deepEqual((await process.wait()).findings, found);
+});

@@ -116,6 +116,7 @@ impl Performance {
             reason: result.reason(),
             timed_out: result.timed_out,
             limits_hit: &result.limits_hit,
+            findings: &result.findings,
             artifacts: ended.artifacts,
             sandbox_id: sandbox.sandbox_id,
             process_id: &result.process_id,

@@ -16,6 +16,8 @@ pub(crate) struct RunShape<'a> {
     pub(crate) timed_out: bool,
     /// Codes of the limits that were reached.
     pub(crate) limits_hit: &'a [String],
+    /// What stands out in the command, where it is Python code.
+    pub(crate) findings: &'a [v1::Finding],
     pub(crate) artifacts: Vec<v1::Artifact>,
     pub(crate) sandbox_id: String,
     pub(crate) process_id: &'a str,

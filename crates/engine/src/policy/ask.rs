@@ -4,15 +4,17 @@ use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
 
+use belljar_codes::Code;
 use belljar_policy::document::{Context, Value};
-use belljar_policy::{MountSpec, SandboxId, scan};
+use belljar_policy::scan::{self, Finding};
+use belljar_policy::{MountSpec, SandboxId};
 
 use super::narrow::{check_environment, narrow_lease, narrow_timeout};
 use super::{Asker, Governed, Question, QuestionKind, judge, keep, resolved};
 use crate::engine::Inner;
 use crate::store::SandboxRecord;
 use crate::time::now_ms;
-use crate::{CreateRequest, ExecRequest, Lease, Program, Result};
+use crate::{CreateRequest, Error, ExecRequest, Lease, Program, Result};
 
 /// The fields that a caller's own context cannot have outside of `context`, because they mean something here.
 const OWN: &[&str] = &[
@@ -25,6 +27,7 @@ const OWN: &[&str] = &[
     "context",
     "environment",
     "finding_count",
+    "finding_names",
     "findings",
     "host",
     "isolation",
@@ -46,6 +49,17 @@ const OWN: &[&str] = &[
     "workdir",
 ];
 
+/// Code that is scanned where it is asked about; more of it is handed to a thread that may take its time.
+const SHORT_CODE: usize = 8 << 10;
+
+/// A command that may run.
+#[derive(Debug)]
+pub(crate) struct Permitted {
+    pub(crate) request: ExecRequest,
+    /// What stands out in it, where it is Python code.
+    pub(crate) findings: Vec<Finding>,
+}
+
 /// Asks whether a command may run, and bounds it.
 ///
 /// # Errors
@@ -55,16 +69,33 @@ pub(crate) async fn permit_exec(
     asker: &Asker,
     id: &SandboxId,
     mut request: ExecRequest,
-) -> Result<ExecRequest> {
-    let Some(governed) = inner.policies.of(inner, id).await? else { return Ok(request) };
-    let (kind, context) = context_of(&request);
+) -> Result<Permitted> {
+    let reading = Reading::of(&request);
+    let findings = scanned(&reading).await?;
+    let Some(governed) = inner.policies.of(inner, id).await? else {
+        return Ok(Permitted { request, findings: findings.unwrap_or_default() });
+    };
+    let (kind, context) = context_of(&request, reading, findings.as_deref());
     let secrets = request.environment.iter().map(|(_, value)| value.to_owned()).collect();
     let question = Question { secrets, ..Question::new(kind, context) };
     judge(&inner.audit, &governed, asker, question).permitted()?;
     let policy = &governed.policy;
     check_environment(policy, &request.environment)?;
     request.timeout = narrow_timeout(policy, request.timeout, request.timeout_asked)?;
-    Ok(request)
+    Ok(Permitted { request, findings: findings.unwrap_or_default() })
+}
+
+/// What the scan says of Python code. A hint for rules and readers, not a wall.
+async fn scanned(reading: &Reading) -> Result<Option<Vec<Finding>>> {
+    let Some(code) = reading.python() else { return Ok(None) };
+    if code.len() <= SHORT_CODE {
+        return Ok(Some(scan::python(code)));
+    }
+    let code = code.to_owned();
+    let found = tokio::task::spawn_blocking(move || scan::python(&code)).await;
+    found.map(Some).map_err(|source| {
+        Error::new(Code::Internal, "a task of the engine ended").with_source(source)
+    })
 }
 
 /// Refuses a lease that ends later than the policy lets the sandbox live.
@@ -126,7 +157,32 @@ fn creation(record: &SandboxRecord, request: &CreateRequest) -> Context {
     context
 }
 
-fn context_of(request: &ExecRequest) -> (QuestionKind, Context) {
+/// A command, read.
+struct Reading {
+    words: Vec<String>,
+    language: Option<String>,
+    /// The program text, where the command has one.
+    code: Option<String>,
+}
+
+impl Reading {
+    fn of(request: &ExecRequest) -> Self {
+        let words = words(&request.program);
+        let code = code_of(&words);
+        let language = request.language.clone().or_else(|| language_of(&words).map(str::to_owned));
+        Self { words, language, code }
+    }
+
+    fn python(&self) -> Option<&str> {
+        self.code.as_deref().filter(|_| self.language.as_deref() == Some("python"))
+    }
+}
+
+fn context_of(
+    request: &ExecRequest,
+    reading: Reading,
+    findings: Option<&[Finding]>,
+) -> (QuestionKind, Context) {
     let mut context = Context::new();
     for (field, value) in &request.context {
         if !OWN.contains(&field.as_str()) {
@@ -140,19 +196,14 @@ fn context_of(request: &ExecRequest) -> (QuestionKind, Context) {
     let own = request.context.iter().map(|(field, value)| (field.clone(), value.clone()));
     context.nest("context", Value::Map(own.collect()));
 
-    let words = words(&request.program);
-    let code = code_of(&words);
+    let Reading { words, language, code } = reading;
     let kind = match (&request.language, &code) {
         (Some(_), _) | (_, Some(_)) => QuestionKind::Code,
         _ => QuestionKind::Exec,
     };
-    let language = request.language.clone().or_else(|| language_of(&words).map(str::to_owned));
-    if let (Some("python"), Some(code)) = (language.as_deref(), &code) {
-        // A hint for rules and readers, not a wall.
-        let findings = scan::python(code);
+    if let Some(findings) = findings {
         context.set("finding_count", findings.len() as u64);
-        let named = findings.iter().map(|finding| finding.rule.as_str());
-        context.set("findings", named.collect::<Value>());
+        scan::describe(findings, &mut context);
     }
     if let Some(language) = language {
         context.set("language", language);
@@ -263,6 +314,12 @@ mod tests {
         ExecRequest::new(Program::Argv(words.iter().map(Into::into).collect()))
     }
 
+    fn asked(request: &ExecRequest) -> (QuestionKind, Context) {
+        let reading = Reading::of(request);
+        let findings = reading.python().map(scan::python);
+        context_of(request, reading, findings.as_deref())
+    }
+
     fn text<'a>(context: &'a Context, field: &str) -> &'a str {
         match context.get(field) {
             Some(Value::Text(text)) => text,
@@ -273,7 +330,7 @@ mod tests {
     #[test]
     fn code_is_found_in_commands() {
         let check = |words: &[&str], kind: QuestionKind, language: &str, code: &str| {
-            let (found, context) = context_of(&exec(words));
+            let (found, context) = asked(&exec(words));
             assert_eq!(found, kind, "{words:?}");
             assert_eq!((text(&context, "language"), text(&context, "code")), (language, code));
         };
@@ -293,15 +350,15 @@ mod tests {
     #[test]
     fn python_is_scanned() {
         let findings = |code: &str| {
-            let (_, context) = context_of(&exec(&["python3", "-c", code]));
+            let (_, context) = asked(&exec(&["python3", "-c", code]));
             (context.get("finding_count").cloned(), context.get("findings").cloned())
         };
         let (count, _) = findings("print(1)");
         assert_eq!(count, Some(Value::Int(0)));
-        let (count, found) = findings("import os; os.system('id')");
-        assert_eq!(count, Some(Value::Int(1)));
+        let (count, found) = findings("import os; os.system('id'); os.system('ls')");
+        assert_eq!(count, Some(Value::Int(2)));
         assert!(matches!(found, Some(Value::List(found)) if found.len() == 1));
-        let (_, context) = context_of(&exec(&["node", "-e", "x"]));
+        let (_, context) = asked(&exec(&["node", "-e", "x"]));
         assert_eq!(context.get("finding_count"), None);
     }
 
@@ -312,7 +369,7 @@ mod tests {
         request.context.insert("command".to_owned(), "true".into());
         request.context.insert("confidence".to_owned(), Value::Float(0.5));
         request.context.insert("agent_id".to_owned(), "a1".into());
-        let (_, context) = context_of(&request);
+        let (_, context) = asked(&request);
         assert_eq!((text(&context, "command"), context.get("tool")), ("ls", None));
         assert_eq!(text(&context, "context.tool"), "search");
         assert_eq!(context.get("confidence"), Some(&Value::Float(0.5)));
@@ -321,7 +378,7 @@ mod tests {
 
     #[test]
     fn a_shell_line_is_a_command() {
-        let (kind, context) = context_of(&ExecRequest::new(Program::Shell("a | b".into())));
+        let (kind, context) = asked(&ExecRequest::new(Program::Shell("a | b".into())));
         assert_eq!((kind, text(&context, "command")), (QuestionKind::Exec, "a | b"));
         assert_eq!(text(&context, "language"), "sh");
     }

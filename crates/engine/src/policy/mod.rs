@@ -24,7 +24,7 @@ use belljar_codes::Code;
 use belljar_policy::document::{Chain, Document, Inheritance, Layer, Policy};
 use belljar_policy::{Invalid, shown};
 
-pub(crate) use ask::{permit_create, permit_exec, permit_lease};
+pub(crate) use ask::{Permitted, permit_create, permit_exec, permit_lease};
 pub use choice::{PolicyChoice, PolicyName};
 pub(crate) use choice::{govern, keep, resolved};
 pub(crate) use files::FileGuard;

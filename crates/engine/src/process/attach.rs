@@ -44,6 +44,7 @@ pub(crate) async fn attach(inner: &Arc<Inner>, id: &ProcessId) -> Result<Process
         events,
         control,
         stripped_environment: Vec::new(),
+        findings: record.details.findings,
         memory_cap: DEFAULT_MEMORY_CAP,
         logged: true,
     })

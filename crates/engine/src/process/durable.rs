@@ -12,8 +12,9 @@ use super::follow::POLL;
 use super::start::Outcome;
 use super::{ProcessControl, ProcessInfo, info, start};
 use crate::engine::Inner;
+use crate::policy::Permitted;
 use crate::store::ProcessRecord;
-use crate::{Error, ExecRequest, Result};
+use crate::{Error, Result};
 
 /// A process that was started for nobody in particular.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,10 +30,10 @@ pub struct Started {
 pub(crate) async fn start_detached(
     inner: &Arc<Inner>,
     id: &SandboxId,
-    request: ExecRequest,
+    permitted: Permitted,
 ) -> Result<Started> {
-    let (_, stripped_environment) = request.environment.clone().strip();
-    let (record, created) = match start::begin(inner, id, request, None).await? {
+    let (_, stripped_environment) = permitted.request.environment.clone().strip();
+    let (record, created) = match start::begin(inner, id, permitted, None).await? {
         Outcome::Begun(begun) => (begun.record, true),
         Outcome::Known(process) => (known(inner, &process).await?, false),
     };

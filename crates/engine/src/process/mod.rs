@@ -20,6 +20,7 @@ mod start;
 
 use std::time::{Duration, SystemTime};
 
+use belljar_policy::scan::Finding;
 use belljar_policy::{ProcessId, SandboxId, TenantId};
 use tokio::sync::mpsc;
 
@@ -66,6 +67,7 @@ pub struct Process {
     events: mpsc::Receiver<ProcessEvent>,
     control: ProcessControl,
     stripped_environment: Vec<String>,
+    findings: Vec<Finding>,
     memory_cap: usize,
     logged: bool,
 }
@@ -111,6 +113,8 @@ pub struct ProcessInfo {
     pub log: Offsets,
     /// The oldest output that can be read again.
     pub kept_from: Offsets,
+    /// What stands out in it, where it is Python code.
+    pub findings: Vec<Finding>,
 }
 
 impl Process {
@@ -128,6 +132,12 @@ impl Process {
     #[must_use]
     pub fn stripped_environment(&self) -> &[String] {
         &self.stripped_environment
+    }
+
+    /// What stands out in it, where it is Python code.
+    #[must_use]
+    pub fn findings(&self) -> &[Finding] {
+        &self.findings
     }
 
     /// A handle to write to and act on the process while its events are read elsewhere.
@@ -248,6 +258,7 @@ impl ProcessInfo {
             expires_at: record.finished_at.and_then(|at| from_ms(at).checked_add(retention)),
             log: log.end,
             kept_from: log.kept_from,
+            findings: record.details.findings,
             id: record.id,
             sandbox: record.sandbox,
             status: record.status.into(),

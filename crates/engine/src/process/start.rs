@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belljar_codes::Code;
+use belljar_policy::scan::Finding;
 use belljar_policy::{ProcessId, SandboxId};
 use belljar_protocol::v1::frame::Body;
 use belljar_protocol::v1::{self, start};
@@ -20,6 +21,7 @@ use crate::engine::Inner;
 use crate::fault::point;
 use crate::live::Live;
 use crate::plan::check_path;
+use crate::policy::Permitted;
 use crate::store::{Claimed, KeyClaim, Operation, ProcessDetails, ProcessRecord, ProcessStatus};
 use crate::time::{duration_ms, now_ms};
 use crate::{Error, ExecRequest, Program, Result, Stdin, fingerprint, random};
@@ -48,11 +50,12 @@ pub(super) enum Outcome {
 pub(crate) async fn start(
     inner: &Arc<Inner>,
     id: &SandboxId,
-    request: ExecRequest,
+    permitted: Permitted,
 ) -> Result<Process> {
     let (sender, events) = mpsc::channel(EVENTS);
+    let request = &permitted.request;
     let (memory_cap, logged) = (request.memory_cap, request.keep_output);
-    let begun = match begin(inner, id, request, Some(sender)).await? {
+    let begun = match begin(inner, id, permitted, Some(sender)).await? {
         Outcome::Begun(begun) => begun,
         // Somebody else reads its events.
         Outcome::Known(process) => {
@@ -69,6 +72,7 @@ pub(crate) async fn start(
         events,
         control: begun.control,
         stripped_environment: begun.stripped_environment,
+        findings: begun.record.details.findings,
         memory_cap,
         logged,
     })
@@ -79,9 +83,10 @@ pub(crate) async fn start(
 pub(super) async fn begin(
     inner: &Arc<Inner>,
     id: &SandboxId,
-    mut request: ExecRequest,
+    permitted: Permitted,
     events: Option<mpsc::Sender<ProcessEvent>>,
 ) -> Result<Outcome> {
+    let Permitted { mut request, findings } = permitted;
     check(&request)?;
     let key = match &request.idempotency_key {
         Some(key) => {
@@ -108,7 +113,7 @@ pub(super) async fn begin(
     };
     let attendant = inner.presence.token()?;
     let reservation = inner.attended.reserve(&process).expect("the id is new");
-    let mut record = record(&process, &live, attendant, &request);
+    let mut record = record(&process, &live, attendant, &request, findings);
     match inner.store.add_process(&record, key.as_ref()).await {
         Ok(Claimed::New) => {}
         // Somebody took the key between our looking and our making.
@@ -258,6 +263,7 @@ fn record(
     live: &Live,
     attendant: &str,
     request: &ExecRequest,
+    findings: Vec<Finding>,
 ) -> ProcessRecord {
     ProcessRecord {
         id: process.clone(),
@@ -274,6 +280,7 @@ fn record(
         details: ProcessDetails {
             terminal: request.terminal.is_some(),
             stdin: request.stdin == Stdin::Piped,
+            findings,
         },
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use belljar_backend::RuntimeChoice;
+use belljar_policy::scan::Finding;
 use belljar_policy::{Limits, ProcessId, SandboxId, TenantId};
 
 use crate::network::NetworkRecord;
@@ -187,6 +188,9 @@ pub(crate) struct ProcessRecord {
 pub(crate) struct ProcessDetails {
     pub(crate) terminal: bool,
     pub(crate) stdin: bool,
+    /// Few processes have any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) findings: Vec<Finding>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -53,9 +53,10 @@ impl Api {
         if let Some(input) = command.and_then(|command| command.input.clone()) {
             feed(process.control(), input);
         }
-        let (process_id, stripped) =
-            (process.id().clone(), process.stripped_environment().to_vec());
-        let mut response = convert::exec_response(&process_id, &id, process.wait().await?);
+        let (process_id, findings) = (process.id().clone(), process.findings().to_vec());
+        let stripped = process.stripped_environment().to_vec();
+        let completed = process.wait().await?;
+        let mut response = convert::exec_response(&process_id, &id, &findings, completed);
         response.stripped_environment = stripped;
         Ok(response)
     }
@@ -72,7 +73,8 @@ impl Api {
         let id = convert::process_id(&process.process_id)?;
         let follower = self.engine(call).follow(&id, Default::default()).await?;
         let (info, completed) = follower.collect(cap).await?;
-        let mut response = convert::exec_response(&info.id, &info.sandbox, completed);
+        let mut response =
+            convert::exec_response(&info.id, &info.sandbox, &info.findings, completed);
         response.stripped_environment = process.stripped_environment;
         Ok(response)
     }
@@ -161,7 +163,7 @@ impl Api {
             };
             let page = self.engine(call).processes(&query).await?;
             Ok(v1::ListProcessesResponse {
-                processes: page.items.iter().map(convert::process).collect(),
+                processes: page.items.iter().map(convert::listed_process).collect(),
                 next_page_token: page.next,
             })
         };

@@ -211,7 +211,8 @@ fn collected(
 ) -> impl Stream<Item = Result<v1::RunResponse>> + Send + 'static {
     stream::once(async move {
         let (info, completed) = follower.collect(cap).await?;
-        finished(convert::exec_response(&info.id, &info.sandbox, completed), ended).await
+        let (id, sandbox, findings) = (&info.id, &info.sandbox, &info.findings);
+        finished(convert::exec_response(id, sandbox, findings, completed), ended).await
     })
 }
 
@@ -235,6 +236,7 @@ fn result_of(process: &v1::Process) -> v1::ExecResponse {
         timed_out: process.timed_out,
         limits_hit: process.limits_hit.clone(),
         usage: process.usage,
+        findings: process.findings.clone(),
         ..v1::ExecResponse::default()
     }
 }

@@ -25,7 +25,7 @@ pub(crate) use network::{
 };
 pub(crate) use policy::{kept_policy, policy_layers, policy_name};
 pub(crate) use process::{
-    artifact, channel, exec_response, offsets, process, process_id, status_of,
+    artifact, channel, exec_response, listed_process, offsets, process, process_id, status_of,
 };
 pub(crate) use sandbox::{enforcement, explanation, layer_change, sandbox, state_of};
 pub(crate) use snapshot::{restored, snapshot};

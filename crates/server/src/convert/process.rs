@@ -6,6 +6,8 @@ use belljar_engine::{
     SandboxId, Usage,
 };
 
+use belljar_policy::scan::Finding;
+
 use super::timestamp;
 use crate::problem::Result;
 
@@ -44,7 +46,23 @@ pub(crate) fn process(info: &ProcessInfo) -> v1::Process {
         log_end: Some(wire_offsets(info.log)),
         log_start: Some(wire_offsets(info.kept_from)),
         stripped_environment: Vec::new(),
+        findings: findings(&info.findings),
     }
+}
+
+/// A process among others: what may be long is told where one asks for it.
+pub(crate) fn listed_process(info: &ProcessInfo) -> v1::Process {
+    v1::Process { findings: Vec::new(), ..process(info) }
+}
+
+fn findings(found: &[Finding]) -> Vec<v1::Finding> {
+    let finding = |finding: &Finding| v1::Finding {
+        line: finding.line,
+        column: finding.column,
+        rule: finding.rule.as_str().to_owned(),
+        name: finding.name.clone(),
+    };
+    found.iter().map(finding).collect()
 }
 
 fn status(status: ProcessStatus) -> v1::ProcessStatus {
@@ -118,6 +136,7 @@ pub(crate) fn channel(channel: Channel) -> v1::Channel {
 pub(crate) fn exec_response(
     process: &ProcessId,
     sandbox: &SandboxId,
+    found: &[Finding],
     completed: Completed,
 ) -> v1::ExecResponse {
     let exit = completed.exit;
@@ -136,6 +155,7 @@ pub(crate) fn exec_response(
         stderr: completed.stderr.data.into(),
         stripped_environment: Vec::new(),
         artifacts: Vec::new(),
+        findings: findings(found),
     }
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -40,6 +40,24 @@ class Artifact:
 
 
 @dataclass(frozen=True)
+class Finding:
+    """A place in Python code that a reader would look at twice. A hint: code that wants to hide from the scan can.
+
+    rule: `shell`, `dynamic-code`, `dynamic-import`, `native-code`, `computed-name`, `syntax-error` or `not-scanned`.
+    name: what is behind any alias, such as `os.system`. Lines and columns are counted from one.
+    """
+
+    line: int
+    column: int
+    rule: str
+    name: str
+
+    @classmethod
+    def all(cls, messages: Iterable[api.Finding]) -> Sequence[Finding]:
+        return tuple(cls(found.line, found.column, found.rule, found.name) for found in messages)
+
+
+@dataclass(frozen=True)
 class Result:
     """How a command ended, with what it wrote.
 
@@ -61,6 +79,7 @@ class Result:
     stderr_truncated: bool = False
     stripped_environment: Sequence[str] = ()
     artifacts: Sequence[Artifact] = ()
+    findings: Sequence[Finding] = ()
 
     @property
     def stdout(self) -> str:
@@ -102,6 +121,7 @@ class Result:
             stderr_truncated=message.stderr_truncated,
             stripped_environment=tuple(message.stripped_environment),
             artifacts=tuple(Artifact(file.path, file.mime_type, file.bytes) for file in message.artifacts),
+            findings=Finding.all(message.findings),
         )
 
 
@@ -211,6 +231,7 @@ class ProcessInfo:
     log_end: Offsets
     stripped_environment: Sequence[str]
     tenant: str
+    findings: Sequence[Finding] = ()
 
     @property
     def ended(self) -> bool:
@@ -240,4 +261,5 @@ class ProcessInfo:
             log_end=Offsets(message.log_end.stdout, message.log_end.stderr),
             stripped_environment=tuple(message.stripped_environment),
             tenant=message.tenant,
+            findings=Finding.all(message.findings),
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from belljar import AsyncBelljar, AsyncSandbox, errors
+from belljar import AsyncBelljar, AsyncSandbox, Finding, errors
 
 
 async def test_a_shell_line_and_a_list_of_arguments(sandbox: AsyncSandbox) -> None:
@@ -56,6 +56,16 @@ async def test_code_of_several_languages(sandbox: AsyncSandbox) -> None:
     assert (await sandbox.run_code("echo $((6 * 7))", "bash")).stdout == "42\n"
     with pytest.raises(errors.InvalidArgument):
         await sandbox.run_code("x", "cobol")
+
+
+async def test_what_stands_out_in_python_code_is_in_the_result(sandbox: AsyncSandbox) -> None:
+    assert (await sandbox.run_python("print(1)")).findings == ()
+    shells = "import os\nos.system('true')"
+    found = (Finding(line=2, column=1, rule="shell", name="os.system"),)
+    assert (await sandbox.run_python(shells)).findings == found
+    process = await sandbox.start(["python3", "-c", shells])
+    assert process.info.findings == found
+    assert (await process.result(60)).findings == found
 
 
 async def test_output_is_bounded_and_says_so(sandbox: AsyncSandbox) -> None:

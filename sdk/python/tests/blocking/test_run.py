@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from belljar import Belljar, Sandbox, errors
+from belljar import Belljar, Finding, Sandbox, errors
 
 
 def test_a_shell_line_and_a_list_of_arguments(sandbox: Sandbox) -> None:
@@ -57,6 +57,16 @@ def test_code_of_several_languages(sandbox: Sandbox) -> None:
     assert (sandbox.run_code("echo $((6 * 7))", "bash")).stdout == "42\n"
     with pytest.raises(errors.InvalidArgument):
         sandbox.run_code("x", "cobol")
+
+
+def test_what_stands_out_in_python_code_is_in_the_result(sandbox: Sandbox) -> None:
+    assert (sandbox.run_python("print(1)")).findings == ()
+    shells = "import os\nos.system('true')"
+    found = (Finding(line=2, column=1, rule="shell", name="os.system"),)
+    assert (sandbox.run_python(shells)).findings == found
+    process = sandbox.start(["python3", "-c", shells])
+    assert process.info.findings == found
+    assert (process.result(60)).findings == found
 
 
 def test_output_is_bounded_and_says_so(sandbox: Sandbox) -> None:

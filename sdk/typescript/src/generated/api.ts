@@ -334,6 +334,8 @@ export interface ExecResponse {
   artifacts: Artifact[];
   durationMs: number;
   exitCode: number;
+  /** What stands out in the command, where it is Python code. */
+  findings: Finding[];
   limitsHit: string[];
   processId: string;
   reason: Reason;
@@ -456,6 +458,18 @@ export interface FindLeaksResponse {
   leaks: string[];
   /** Only with `fix`. */
   removed: Leak[];
+}
+
+/** A place in Python code that a reader would look at twice. A hint: code that wants to hide from the scan can. */
+export interface Finding {
+  /** Counted from one, in characters. */
+  column: number;
+  /** Counted from one. */
+  line: number;
+  /** The name behind any alias, such as `os.system`. */
+  name: string;
+  /** `shell`, `dynamic-code`, `dynamic-import`, `native-code`, `computed-name`, `syntax-error` or `not-scanned`. */
+  rule: string;
 }
 
 export interface HidePortResponse {
@@ -773,6 +787,8 @@ export interface Process {
   exitCode: number | null;
   /** When the record and the log go. */
   expiresAt: string | null;
+  /** What stands out in it, where it is Python code; not in lists. */
+  findings: Finding[];
   finishedAt: string | null;
   /** Codes of limits that were reached while it ran. */
   limitsHit: string[];
@@ -897,8 +913,8 @@ export interface ResizeTerminalResponse {
 
 export interface RestoreSnapshotRequest {
   /**
-   * What the sandbox is to be like. Template, limits, network, user and isolation are as they were in the snapshot's
-   * sandbox where they are absent here.
+   * What the sandbox is to be like. Template, limits, network, user, isolation and policy are as they were in the
+   * snapshot's sandbox where they are absent here.
    */
   create?: CreateSandboxRequest | undefined;
   /** Name or id. */
@@ -1107,6 +1123,8 @@ export interface Snapshot {
   name: string | null;
   /** The directories whose files are kept. */
   paths: string[];
+  /** What that sandbox ran under; a restored one does too, unless another is named. */
+  policy: SandboxPolicy | null;
   /** Where the files are from. */
   sandboxId: string;
   /** Entries that were left out: pipes, sockets, and what could not be read. */

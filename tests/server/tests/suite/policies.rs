@@ -7,7 +7,7 @@ use std::time::Duration;
 use belljar_api::v1;
 use belljar_client::Client;
 use belljar_codes::Code;
-use belljar_server_tests::{Host, create_with, exec, refused, shell};
+use belljar_server_tests::{Host, create_with, exec, get, refused, shell, start, wait};
 use serde_json::{Value, json};
 
 use crate::keys::tenant_key;
@@ -160,7 +160,7 @@ fn rest(host: &Host, method: &str, path: &str, body: Option<Value>) -> (u16, Val
     let body = body.map(|body| body.to_string()).unwrap_or_default();
     let port = host.port();
     let mut stream = TcpStream::connect(&port).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     write!(
         stream,
         "{method} {path} HTTP/1.1\r\nhost: {port}\r\ncontent-type: application/json\r\n\
@@ -212,5 +212,73 @@ async fn the_same_over_rest() {
     assert_eq!(audit["records"].as_array().unwrap().len(), 1, "{audit}");
     assert_eq!(rest(&host, "DELETE", "/v1/policies/builds", None).0, 200);
     assert_eq!(rest(&host, "GET", "/v1/policies/builds", None).0, 404);
+    host.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_stands_out_in_code_is_in_the_answer() {
+    let Some(host) = Host::serving("findings") else { return };
+    let client = host.client().await;
+    // With a policy that looks at them, and without any.
+    let looking = "
+name: looking
+rules:
+  - {name: no-natives, condition: {field: finding_names, operator: contains, value: ctypes.CDLL}, action: deny}
+";
+    let bare = create_with(&client, v1::CreateSandboxRequest::default()).await.sandbox_id;
+    let looked_at = create_with(&client, under(document(looking))).await.sandbox_id;
+    let code = |text: &str| v1::Command {
+        code: Some(text.to_owned()),
+        language: Some("python".to_owned()),
+        ..Default::default()
+    };
+    let (plain, shells) = ("print(1)", "import os as o\nprint(o.popen('true').read())");
+    let found =
+        vec![v1::Finding { line: 2, column: 7, rule: "shell".into(), name: "os.popen".into() }];
+    let mut processes = client.processes.clone();
+    for sandbox in [&bare, &looked_at] {
+        let request = |text: &str, key: Option<&str>| v1::ExecRequest {
+            sandbox: sandbox.clone(),
+            command: Some(code(text)),
+            idempotency_key: key.map(|key| format!("{key}-{sandbox}")),
+            ..Default::default()
+        };
+        let done = processes.exec(request(plain, None)).await.unwrap().into_inner();
+        assert_eq!((done.exit_code, done.findings), (0, vec![]));
+        let done = processes.exec(request(shells, None)).await.unwrap().into_inner();
+        assert_eq!((done.exit_code, &done.findings), (0, &found));
+        // They are on record; lists leave them out.
+        let kept = get(&client, &done.process_id).await.unwrap();
+        assert_eq!(kept.findings, found);
+        for _ in 0..2 {
+            let done = processes.exec(request(shells, Some("once"))).await.unwrap().into_inner();
+            assert_eq!(done.findings, found);
+        }
+        let started = start(&client, sandbox, code(shells)).await;
+        assert_eq!(started.findings, found);
+        wait(&client, &started.process_id).await;
+
+        let path = format!("/v1/sandboxes/{sandbox}/exec");
+        let body = json!({"command": {"code": shells, "language": "python"}});
+        let (status, done) = rest(&host, "POST", &path, Some(body));
+        let expected = json!([{"line": 2, "column": 7, "rule": "shell", "name": "os.popen"}]);
+        assert_eq!((status, &done["findings"]), (200, &expected), "{done}");
+        let process = format!("/v1/processes/{}", done["process_id"].as_str().unwrap());
+        assert_eq!(rest(&host, "GET", &process, None).1["findings"], expected);
+        let (_, listed) = rest(&host, "GET", &format!("/v1/processes?sandbox={sandbox}"), None);
+        assert_eq!(listed["processes"][0]["findings"], json!([]), "{listed}");
+        // Code of a length that takes a while to read.
+        let long = format!("{shells}\n{}", "x = 1\n".repeat(10_000));
+        let done = processes.exec(request(&long, None)).await.unwrap().into_inner();
+        assert_eq!((done.exit_code, done.findings), (0, found.clone()));
+    }
+    // Rules see the names.
+    let native = code("import ctypes; ctypes.CDLL(None)");
+    assert_eq!(try_exec(&client, &looked_at, native.clone()).await, Code::PolicyDenied);
+    let request =
+        v1::ExecRequest { sandbox: bare, command: Some(native), ..v1::ExecRequest::default() };
+    let done = processes.exec(request).await.unwrap().into_inner();
+    assert!(done.findings.iter().all(|found| found.rule == "native-code"), "{done:?}");
+    assert!(!done.findings.is_empty());
     host.finish().await;
 }

@@ -105,6 +105,7 @@ class AsyncProcess:
             stdout_truncated=info.log_start.stdout > 0,
             stderr_truncated=info.log_start.stderr > 0,
             stripped_environment=info.stripped_environment,
+            findings=info.findings,
         )
 
     async def cancel(self, grace: float | None = None) -> ProcessInfo:

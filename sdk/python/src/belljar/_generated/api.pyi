@@ -740,6 +740,13 @@ class Offsets(Message):
     stderr: int
     def __init__(self, *, stdout: Optional[int] = ..., stderr: Optional[int] = ...) -> None: ...
 
+class Finding(Message):
+    line: int
+    column: int
+    rule: str
+    name: str
+    def __init__(self, *, line: Optional[int] = ..., column: Optional[int] = ..., rule: Optional[str] = ..., name: Optional[str] = ...) -> None: ...
+
 class Process(Message):
     process_id: str
     sandbox_id: str
@@ -762,7 +769,8 @@ class Process(Message):
     log_end: Offsets
     log_start: Offsets
     stripped_environment: MutableSequence[str]
-    def __init__(self, *, process_id: Optional[str] = ..., sandbox_id: Optional[str] = ..., disposition: Optional[int] = ..., status: Optional[int] = ..., command: Optional[str] = ..., exit_code: Optional[int] = ..., started_at: Optional[Timestamp] = ..., finished_at: Optional[Timestamp] = ..., expires_at: Optional[Timestamp] = ..., reason: Optional[int] = ..., timed_out: Optional[bool] = ..., limits_hit: Optional[Iterable[str]] = ..., pid: Optional[int] = ..., usage: Optional[Usage] = ..., duration_ms: Optional[int] = ..., tenant: Optional[str] = ..., terminal: Optional[bool] = ..., timeout_secs: Optional[float] = ..., log_end: Optional[Offsets] = ..., log_start: Optional[Offsets] = ..., stripped_environment: Optional[Iterable[str]] = ...) -> None: ...
+    findings: MutableSequence[Finding]
+    def __init__(self, *, process_id: Optional[str] = ..., sandbox_id: Optional[str] = ..., disposition: Optional[int] = ..., status: Optional[int] = ..., command: Optional[str] = ..., exit_code: Optional[int] = ..., started_at: Optional[Timestamp] = ..., finished_at: Optional[Timestamp] = ..., expires_at: Optional[Timestamp] = ..., reason: Optional[int] = ..., timed_out: Optional[bool] = ..., limits_hit: Optional[Iterable[str]] = ..., pid: Optional[int] = ..., usage: Optional[Usage] = ..., duration_ms: Optional[int] = ..., tenant: Optional[str] = ..., terminal: Optional[bool] = ..., timeout_secs: Optional[float] = ..., log_end: Optional[Offsets] = ..., log_start: Optional[Offsets] = ..., stripped_environment: Optional[Iterable[str]] = ..., findings: Optional[Iterable[Finding]] = ...) -> None: ...
 
 class Command(Message):
     argv: MutableSequence[str]
@@ -851,7 +859,8 @@ class ExecResponse(Message):
     stderr_truncated: bool
     stripped_environment: MutableSequence[str]
     artifacts: MutableSequence[Artifact]
-    def __init__(self, *, process_id: Optional[str] = ..., sandbox_id: Optional[str] = ..., exit_code: Optional[int] = ..., duration_ms: Optional[int] = ..., stdout: Optional[bytes] = ..., stderr: Optional[bytes] = ..., reason: Optional[int] = ..., timed_out: Optional[bool] = ..., limits_hit: Optional[Iterable[str]] = ..., usage: Optional[Usage] = ..., stdout_truncated: Optional[bool] = ..., stderr_truncated: Optional[bool] = ..., stripped_environment: Optional[Iterable[str]] = ..., artifacts: Optional[Iterable[Artifact]] = ...) -> None: ...
+    findings: MutableSequence[Finding]
+    def __init__(self, *, process_id: Optional[str] = ..., sandbox_id: Optional[str] = ..., exit_code: Optional[int] = ..., duration_ms: Optional[int] = ..., stdout: Optional[bytes] = ..., stderr: Optional[bytes] = ..., reason: Optional[int] = ..., timed_out: Optional[bool] = ..., limits_hit: Optional[Iterable[str]] = ..., usage: Optional[Usage] = ..., stdout_truncated: Optional[bool] = ..., stderr_truncated: Optional[bool] = ..., stripped_environment: Optional[Iterable[str]] = ..., artifacts: Optional[Iterable[Artifact]] = ..., findings: Optional[Iterable[Finding]] = ...) -> None: ...
 
 class ExecStreamRequest(Message):
     sandbox: str

@@ -106,6 +106,7 @@ class Process:
             stdout_truncated=info.log_start.stdout > 0,
             stderr_truncated=info.log_start.stderr > 0,
             stripped_environment=info.stripped_environment,
+            findings=info.findings,
         )
 
     def cancel(self, grace: float | None = None) -> ProcessInfo:
