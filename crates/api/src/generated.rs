@@ -9307,6 +9307,10 @@ pub struct Snapshot {
     #[prost(uint64, tag = "12")]
     #[serde(default)]
     pub content_bytes: u64,
+    /// What that sandbox ran under; a restored one does too, unless another is named.
+    #[prost(message, optional, tag = "13")]
+    #[serde(default)]
+    pub policy: ::core::option::Option<SandboxPolicy>,
 }
 #[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -9388,8 +9392,8 @@ pub struct RestoreSnapshotRequest {
     #[prost(string, tag = "1")]
     #[serde(default)]
     pub snapshot_id: ::prost::alloc::string::String,
-    /// What the sandbox is to be like. Template, limits, network, user and isolation are as they were in the snapshot's
-    /// sandbox where they are absent here.
+    /// What the sandbox is to be like. Template, limits, network, user, isolation and policy are as they were in the
+    /// snapshot's sandbox where they are absent here.
     #[prost(message, optional, tag = "2")]
     #[serde(default)]
     pub create: ::core::option::Option<CreateSandboxRequest>,

@@ -138,3 +138,82 @@ fn other_tenants_find_nothing() {
     place.run_with(&["snapshot", "list", "--json"], &other).exits(0).says("[]\n");
     place.run(&["snapshot", "inspect", id]).exits(0);
 }
+
+#[test]
+fn a_policy_comes_with_the_files() {
+    let Some(place) = Place::with_sandboxes() else { return };
+    let rule = "{field: command, operator: matches, value: forbidden}";
+    place.write(
+        "strict.yaml",
+        &format!(
+            "name: strict\ndefaults: {{timeout_seconds: 20}}\nnetwork: {{mode: allowlist, rules: [{{host: a.example, verdict: allow}}]}}\nrules: [{{name: no-forbidden, condition: {rule}, action: deny}}]\n"
+        ),
+    );
+    place.write("open.yaml", "name: open\n");
+    let path = |name: &str| place.path(name).display().to_string();
+    place.run(&["policy", "put", "strict", &path("strict.yaml")]).exits(0);
+    // Without a network, so that it runs wherever sandboxes do.
+    let none = ["--network", "none"];
+    let mut words = vec!["create", "--name", "one", "--policy", "strict@1", "--json"];
+    words.extend(none);
+    let policy = place.run(&words).exits(0).json()["policy"].clone();
+    assert_eq!((&policy["name"], &policy["version"]), (&"strict".into(), &1.into()));
+    place.run(&["exec", "one", "--cmd", "echo kept > file"]).exits(0);
+    let kept =
+        place.run(&["snapshot", "create", "one", "--name", "base", "--json"]).exits(0).json();
+    assert_eq!(kept["policy"], policy);
+    let shown = place.run(&["snapshot", "inspect", "base"]).exits(0).stdout;
+    assert!(shown.contains(policy["digest"].as_str().unwrap()), "{shown}");
+    // Neither the sandbox nor the name has to be there any more.
+    place.run(&["destroy", "one"]).exits(0);
+    place.run(&["policy", "rm", "strict"]).exits(0);
+
+    let restored = place.run(&["snapshot", "restore", "base", "--name", "two", "--json"]).exits(0);
+    assert_eq!(restored.json()["policy"], policy);
+    assert_eq!(restored.json()["isolation"]["network_mode"], "none");
+    let denied = |name: &str| {
+        place.run(&["exec", name, "--cmd", "echo forbidden", "--json"]).exits(125).json()
+    };
+    assert_eq!(denied("two")["error"]["code"], "policy-denied");
+    place.run(&["exec", "two", "--cmd", "cat file"]).exits(0).says("kept\n");
+    let words = ["audit", "query", "--rule", "no-forbidden", "--sandbox", "two", "--json"];
+    let record: serde_json::Value =
+        serde_json::from_str(place.run(&words).exits(0).stdout.trim()).unwrap();
+    assert!(record.to_string().contains(policy["digest"].as_str().unwrap()), "{record}");
+    // More than it grants is refused here, too.
+    let wider = ["snapshot", "restore", "base", "--network", "full", "--json"];
+    assert_eq!(place.run(&wider).exits(125).json()["error"]["code"], "policy-denied");
+
+    // A snapshot of what was restored has it as well; another policy takes its place where it is named.
+    place.run(&["snapshot", "create", "two", "--name", "next"]).exits(0);
+    let words = ["snapshot", "restore", "next", "--name", "three"];
+    place.run(&words).exits(0);
+    assert_eq!(denied("three")["error"]["code"], "policy-denied");
+    let open = path("open.yaml");
+    place.run(&["snapshot", "restore", "next", "--name", "four", "--policy", &open]).exits(0);
+    place.run(&["exec", "four", "--cmd", "echo forbidden"]).exits(0).says("forbidden\n");
+
+    // Documents that were changed on disk are not the policy.
+    let id = kept["snapshot_id"].as_str().unwrap();
+    let manifest = place.state_dir().join(format!("snapshots/default/{id}.json"));
+    let text = fs::read_to_string(&manifest).unwrap();
+    assert!(text.contains("no-forbidden"));
+    fs::write(&manifest, text.replace("no-forbidden", "mo-forbidden")).unwrap();
+    let refused = place.run(&["snapshot", "restore", "base", "--json"]).exits(125).json();
+    assert_eq!(refused["error"]["code"], "snapshot-damaged", "{refused}");
+}
+
+#[test]
+fn restoring_leaves_directories_of_a_policy_alone() {
+    let Some(place) = Place::with_sandboxes() else { return };
+    place.write("out/report", "of the host");
+    place.write("shared.yaml", "name: shared\nsandbox_mounts: {output_dir: out}\n");
+    let policy = place.path("shared.yaml").display().to_string();
+    place.run(&["create", "--name", "one", "--policy", &policy]).exits(0);
+    place.run(&["exec", "one", "--cmd", "echo kept > file; cat /output/report"]).exits(0);
+    place.run(&["snapshot", "create", "one", "--name", "base"]).exits(0);
+    place.write("out/report", "newer");
+    place.run(&["snapshot", "restore", "base", "--name", "two"]).exits(0);
+    place.run(&["exec", "two", "--cmd", "cat file /output/report"]).exits(0).says("kept\nnewer");
+    assert_eq!(fs::read_to_string(place.path("out/report")).unwrap(), "newer");
+}

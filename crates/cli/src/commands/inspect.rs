@@ -52,9 +52,7 @@ fn render(sandbox: &v1::Sandbox, explain: bool) -> String {
     line("network", &format!("{} ({})", isolation.network_mode, isolation.network_enforcement));
     line("user", &sandbox.user);
     if let Some(policy) = &sandbox.policy {
-        let version = policy.version.map_or(String::new(), |version| format!("@{version}"));
-        let recording = if policy.recording { " (recording)" } else { "" };
-        line("policy", &format!("{}{version}{recording}", belljar_policy::shown(&policy.name)));
+        line("policy", &policy_name(policy));
         line("digest", &policy.digest);
     }
     if let Some(workspace) = &sandbox.workspace {
@@ -76,4 +74,11 @@ fn render(sandbox: &v1::Sandbox, explain: bool) -> String {
         text.push_str(&rules_table(&sandbox.enforcement).render(2));
     }
     text
+}
+
+/// What a sandbox runs under, in a few words.
+pub(super) fn policy_name(policy: &v1::SandboxPolicy) -> String {
+    let version = policy.version.map_or(String::new(), |version| format!("@{version}"));
+    let recording = if policy.recording { " (recording)" } else { "" };
+    format!("{}{version}{recording}", belljar_policy::shown(&policy.name))
 }

@@ -5,6 +5,7 @@ use belljar_policy::limits::format_bytes;
 use serde::Serialize;
 
 use super::Done;
+use super::inspect::policy_name;
 use crate::args::{SnapshotArgs, SnapshotCommand, SnapshotRestoreArgs};
 use crate::context::Context;
 use crate::failure::Failure;
@@ -116,6 +117,9 @@ fn render(snapshot: &v1::Snapshot) -> String {
     line("stored", &format_bytes(snapshot.bytes));
     line("left out", &snapshot.skipped.to_string());
     line("digest", &snapshot.digest);
+    if let Some(policy) = &snapshot.policy {
+        line("policy", &format!("{} ({})", policy_name(policy), policy.digest));
+    }
     for (key, value) in &snapshot.labels {
         line("label", &format!("{key}={value}"));
     }
@@ -157,6 +161,8 @@ fn wanted(
     {
         create.network = None;
     }
+    // The policy comes with the snapshot, and a default would ask for more than it grants.
+    create.timeout_secs = request::timeout(&context.settings, true)?;
     let typed = |value: Option<u64>, typed: &Option<String>| value.filter(|_| typed.is_some());
     create.limits = create.limits.map(|limits| v1::Limits {
         memory_bytes: typed(limits.memory_bytes, &options.memory),

@@ -144,7 +144,7 @@ impl SandboxPolicy {
         }
     }
 
-    fn known_as(self, reference: &PolicyRef) -> Arc<Self> {
+    pub(crate) fn known_as(self, reference: &PolicyRef) -> Arc<Self> {
         Arc::new(Self {
             name: reference.name.clone(),
             version: reference.version,

@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use belljar_codes::Code;
-use belljar_policy::NetworkMode;
+use belljar_policy::{MountSpec, NetworkMode};
 
+use super::manifest::Part;
 use crate::plan::check_path;
 use crate::{CreateRequest, Error, Result};
 
@@ -40,6 +41,27 @@ pub(super) fn check_paths(paths: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
+/// The parts that are put back. What the new sandbox shows of the host, or of a policy's directories, stays as it is.
+pub(super) fn put_back(parts: Vec<Part>, mounts: &[MountSpec]) -> Result<Vec<Part>> {
+    let targets = || mounts.iter().map(|mount| mount.target.as_path());
+    let mut kept = Vec::new();
+    for part in parts {
+        if targets().any(|target| part.path.starts_with(target)) {
+            continue;
+        }
+        if let Some(inside) = targets().find(|target| target.starts_with(&part.path)) {
+            let (inside, path) = (inside.display(), part.path.display());
+            return Err(Error::new(
+                Code::ConflictingOptions,
+                format!("restoring `{path}` would write over the directory at `{inside}`"),
+            )
+            .with_remedy("leave out that mount, or name a policy without it"));
+        }
+        kept.push(part);
+    }
+    Ok(kept)
+}
+
 /// Whether a snapshot can be restored into a sandbox like that.
 pub(super) fn check_request(request: &CreateRequest) -> Result<()> {
     let refuse = |what, remedy: &str| {
@@ -57,7 +79,10 @@ pub(super) fn check_request(request: &CreateRequest) -> Result<()> {
             "give the sandbox a name: a second one of that name is refused",
         );
     }
+    // What a policy says about hosts comes with it.
+    let by_policy = request.policy.is_some() && !request.network_asked;
     if request.network.mode == NetworkMode::Allowlist
+        && !by_policy
         && request.network.allow.is_empty()
         && !request.network_callback.connections
     {
@@ -67,4 +92,32 @@ pub(super) fn check_request(request: &CreateRequest) -> Result<()> {
         );
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use belljar_policy::Access;
+
+    use super::*;
+
+    #[test]
+    fn directories_of_the_host_stay_as_they_are() {
+        let part =
+            |path: &str| Part { path: path.into(), digest: String::new(), bytes: 0, contents: 0 };
+        let kept = |targets: &[&str]| {
+            let mount = |target: &&str| MountSpec {
+                source: "/srv".into(),
+                target: target.into(),
+                access: Access::ReadWrite,
+            };
+            let mounts: Vec<_> = targets.iter().map(mount).collect();
+            let parts = put_back(vec![part("/workspace"), part("/output")], &mounts)?;
+            Ok::<_, Error>(parts.into_iter().map(|part| part.path).collect::<Vec<_>>())
+        };
+        let both = [PathBuf::from("/workspace"), "/output".into()];
+        assert_eq!(kept(&[]).unwrap(), both);
+        assert_eq!(kept(&["/data", "/out"]).unwrap(), both);
+        assert_eq!(kept(&["/output"]).unwrap(), both[..1]);
+        assert_eq!(kept(&["/workspace/data"]).unwrap_err().code(), Code::ConflictingOptions);
+    }
 }

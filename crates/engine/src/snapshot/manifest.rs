@@ -2,19 +2,26 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use belljar_backend::IsolationClass;
+use belljar_codes::Code;
+use belljar_policy::document::Layer;
 use belljar_policy::{Limits, NetworkMode, SandboxId, TenantId};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::Snapshot;
-use crate::CreateRequest;
 use crate::plan::hex;
+use crate::policy::{Governed, PolicyRef, SandboxPolicy};
 use crate::sandbox::class_of;
+use crate::store::{LayerRecord, PolicyRecord, SandboxRecord};
 use crate::time::from_ms;
+use crate::{CreateRequest, Error, Result};
 
-pub(super) const VERSION: u32 = 1;
+/// Since 2 with the policy. Who knows only 1 reads nothing of it, so that nobody restores without the policy unawares.
+pub(super) const VERSION: u32 = 2;
+const OLDEST: u32 = 1;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Manifest {
@@ -29,6 +36,18 @@ pub(super) struct Manifest {
     pub(super) skipped: u64,
     pub(super) parts: Vec<Part>,
     pub(super) origin: Origin,
+    /// What the sandbox ran under.
+    #[serde(default)]
+    pub(super) policy: Option<Under>,
+}
+
+/// A policy with its documents, which the snapshot may outlive.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Under {
+    pub(super) policy: PolicyRecord,
+    pub(super) documents: Vec<LayerRecord>,
+    /// The network was as the policy says; otherwise the caller had asked for another one within it.
+    pub(super) network: bool,
 }
 
 /// The files of one directory.
@@ -63,7 +82,8 @@ impl Manifest {
         let is_digest = |text: &str| {
             text.len() == 64 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
         };
-        self.version == VERSION && self.parts.iter().all(|part| is_digest(&part.digest))
+        (OLDEST..=VERSION).contains(&self.version)
+            && self.parts.iter().all(|part| is_digest(&part.digest))
     }
 
     fn digest(&self) -> String {
@@ -75,6 +95,42 @@ impl Manifest {
             hash.update([0]);
         }
         format!("sha256:{}", hex(&hash.finalize()))
+    }
+}
+
+impl Under {
+    /// Of a sandbox that runs.
+    pub(super) fn of(governed: &Governed, record: &SandboxRecord) -> Self {
+        let policy = &governed.policy;
+        let (network, mode) = (&record.details.network, policy.document.network_mode());
+        let as_granted = record.details.network_mode == mode.as_str()
+            && !policy.is_recording()
+            && !network.narrowed
+            && network.deny.is_empty();
+        Self {
+            policy: policy.reference().into(),
+            documents: policy.layers().iter().map(LayerRecord::from).collect(),
+            network: as_granted,
+        }
+    }
+
+    /// The documents made ready, if they say what they said then.
+    pub(super) fn policy(self, snapshot: &str) -> Result<Arc<SandboxPolicy>> {
+        let damaged = || {
+            Error::new(
+                Code::SnapshotDamaged,
+                format!("the policy of snapshot `{snapshot}` is not what was saved"),
+            )
+            .with_remedy(
+                "name another policy, or remove the snapshot; nothing was restored from it",
+            )
+        };
+        let documents = self.documents.into_iter().map(Layer::from).collect();
+        let policy = SandboxPolicy::new(documents).map_err(|error| damaged().with_source(error))?;
+        match policy.digest == self.policy.digest {
+            true => Ok(policy.known_as(&PolicyRef::from(&self.policy))),
+            false => Err(damaged()),
+        }
     }
 }
 
@@ -94,19 +150,21 @@ impl From<Manifest> for Snapshot {
             created_at: from_ms(manifest.created_at),
             labels: manifest.labels,
             skipped: manifest.skipped,
-            recorded: request(&manifest.origin),
+            recorded: request(&manifest.origin, manifest.policy.as_ref()),
+            policy: manifest.policy.as_ref().map(|under| PolicyRef::from(&under.policy)),
         }
     }
 }
 
 /// A sandbox like the one that the files are from, and no weaker.
-fn request(origin: &Origin) -> CreateRequest {
+fn request(origin: &Origin, under: Option<&Under>) -> CreateRequest {
     let template = belljar_policy::TemplateSpec::parse(origin.template.as_ref());
     let floor = class_of(&origin.class);
     CreateRequest {
         template: template.unwrap_or_default(),
         isolation_floor: (floor != IsolationClass::None).then_some(floor),
         network: belljar_policy::NetworkPolicy { mode: origin.network, allow: Vec::new() },
+        network_asked: !under.is_some_and(|under| under.network),
         limits: origin.limits,
         user: origin.user.parse().unwrap_or_default(),
         ..CreateRequest::default()

@@ -7,6 +7,7 @@
 //! - A snapshot exists completely or not at all, whatever dies while it is taken.
 //! - What is restored is what was saved: digests are compared before a sandbox is made.
 //! - It is never larger than the sandbox's disk, by the sizes of files as they would be restored.
+//! - The policy of a sandbox comes with its files: what is restored runs under it unless another one is named.
 //! - A tenant's snapshots, and all they are made of, are its own: nothing is shared with another's.
 
 mod check;
@@ -24,8 +25,8 @@ use belljar_codes::Code;
 use belljar_policy::mounts::WORKSPACE_TARGET;
 use belljar_policy::{SandboxId, SandboxName, TenantId};
 
-use self::check::{check_paths, check_request};
-use self::manifest::{Manifest, Origin, VERSION};
+use self::check::{check_paths, check_request, put_back};
+use self::manifest::{Manifest, Origin, Under, VERSION};
 use self::take::{Allowance, Taken, quota_reached, take};
 use self::vault::Vault;
 use crate::background::to_the_end;
@@ -35,10 +36,13 @@ use crate::engine::Inner;
 use crate::events::EventKind;
 use crate::fault::point;
 use crate::plan::check_labels;
+use crate::policy::{PolicyChoice, PolicyRef};
 use crate::query::{self, Page, Place};
 use crate::store::{End, SandboxRecord};
 use crate::time::now_ms;
-use crate::{CreateRequest, Engine, Error, Result, Sandbox, Scope, ensure, once, random, tenants};
+use crate::{
+    CreateRequest, Engine, Error, Result, Sandbox, Scope, ensure, once, policy, random, tenants,
+};
 
 /// Where a sandbox's own files are.
 const DIRECTORIES: [&str; 3] = [WORKSPACE_TARGET, "/home/user", "/output"];
@@ -75,7 +79,9 @@ pub struct Snapshot {
     pub labels: BTreeMap<String, String>,
     /// Entries that were left out: pipes, sockets, and what could not be read.
     pub skipped: u64,
-    /// A sandbox like the one that the files are from.
+    /// What the sandbox ran under, and what a restored one runs under unless another policy is named.
+    pub policy: Option<PolicyRef>,
+    /// A sandbox like the one that the files are from, but for its policy, which comes by itself.
     pub recorded: CreateRequest,
 }
 
@@ -193,14 +199,22 @@ impl Snapshots {
 
     /// Creates a sandbox of the snapshot's tenant and puts the files into it. [`Snapshot::recorded`] asks for one like
     /// the one they are from. Where putting them in fails, the sandbox goes again.
-    pub async fn restore(&self, reference: &str, request: CreateRequest) -> Result<Sandbox> {
+    ///
+    /// It runs under the policy that the other one ran under, unless the request names another.
+    pub async fn restore(&self, reference: &str, mut request: CreateRequest) -> Result<Sandbox> {
         self.engine.scope.may_create()?;
-        let (vault, manifest) = self.find(reference).await?;
+        let (vault, mut manifest) = self.find(reference).await?;
+        if let (Some(under), None) = (manifest.policy.take(), &request.policy) {
+            let policy = under.policy(&manifest.id)?;
+            request.policy = Some(PolicyChoice::Documents(policy));
+        }
         check_request(&request)?;
         let engine = self.engine.clone();
         to_the_end(async move {
             let tenant = manifest.tenant.clone();
             let (id, name) = (manifest.id.clone(), manifest.name.clone());
+            let governed = policy::govern(&engine.inner, &tenant, &request).await?;
+            manifest.parts = put_back(manifest.parts, &governed.mounts)?;
             let parts = blocking(move || restore::verify(&vault, &manifest)).await?;
             let inner = &engine.inner;
             // Until all of it is there, the sandbox ends with this engine: nobody is to work with half of the files.
@@ -356,6 +370,7 @@ async fn commit(
     if allowed.stored.is_some_and(|most| stored > most) {
         return Err(quota_reached());
     }
+    let governed = inner.policies.of(inner, &record.id).await?;
     let details = &record.details;
     let manifest = Manifest {
         version: VERSION,
@@ -374,6 +389,7 @@ async fn commit(
             limits: details.limits,
             user: details.user.clone(),
         },
+        policy: governed.map(|governed| Under::of(&governed, record)),
     };
     let manifest = blocking(move || {
         vault.sweep()?;

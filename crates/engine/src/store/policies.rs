@@ -51,10 +51,22 @@ pub(crate) trait PolicyStore: Send + Sync {
 }
 
 /// A document as it is kept.
-#[derive(Serialize, Deserialize)]
-struct LayerRecord {
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct LayerRecord {
     origin: String,
     document: Document,
+}
+
+impl From<&Layer> for LayerRecord {
+    fn from(layer: &Layer) -> Self {
+        Self { origin: layer.origin.clone(), document: layer.document.clone() }
+    }
+}
+
+impl From<LayerRecord> for Layer {
+    fn from(record: LayerRecord) -> Self {
+        Self { origin: record.origin, document: record.document }
+    }
 }
 
 #[async_trait::async_trait]
@@ -69,11 +81,7 @@ impl PolicyStore for SqliteStore {
         if noted.is_some_and(|noted| (0..NOTE_EVERY_MS).contains(&(now - noted))) {
             return Ok(());
         }
-        let record = |layer: &Layer| LayerRecord {
-            origin: layer.origin.clone(),
-            document: layer.document.clone(),
-        };
-        let layers = to_json(&layers.iter().map(record).collect::<Vec<_>>())?;
+        let layers = to_json(&layers.iter().map(LayerRecord::from).collect::<Vec<_>>())?;
         self.write(|change| {
             change.execute(
                 "INSERT INTO policy_documents (digest, layers, noted_at) VALUES (?1, ?2, ?3)
@@ -95,9 +103,7 @@ impl PolicyStore for SqliteStore {
         let records: Vec<LayerRecord> = serde_json::from_str(&text).map_err(|source| {
             Error::new(Code::StateFailed, format!("read the policy {digest}")).with_source(source)
         })?;
-        let layer =
-            |record: LayerRecord| Layer { origin: record.origin, document: record.document };
-        Ok(Some(records.into_iter().map(layer).collect()))
+        Ok(Some(records.into_iter().map(Layer::from).collect()))
     }
 
     async fn put_policy(&self, tenant: &TenantId, name: &str, digest: &str) -> Result<KeptPolicy> {

@@ -3,7 +3,7 @@
 use belljar_api::v1;
 use belljar_codes::Code;
 use belljar_engine::{CreateRequest, Snapshot};
-use belljar_policy::TemplateSpec;
+use belljar_policy::{NetworkMode, TemplateSpec};
 
 use super::{create_request, timestamp};
 use crate::caller::Caller;
@@ -24,6 +24,7 @@ pub(crate) fn snapshot(snapshot: &Snapshot) -> v1::Snapshot {
         labels: snapshot.labels.clone(),
         skipped: snapshot.skipped,
         content_bytes: snapshot.content_bytes,
+        policy: snapshot.policy.as_ref().map(super::policy::reference),
     }
 }
 
@@ -60,7 +61,11 @@ pub(crate) fn restored(
     }
     if wire.network.is_none() {
         create.network = recorded.network.clone();
-        create.network_asked = true;
+        // Another policy says itself what may be reached, but what could reach nothing still cannot.
+        create.network_asked = match wire.policy {
+            Some(_) => recorded.network.mode == NetworkMode::None,
+            None => recorded.network_asked,
+        };
     }
     if wire.user.is_none() {
         create.user = recorded.user;

@@ -982,7 +982,8 @@ class Snapshot(Message):
     labels: MutableMapping[str, str]
     skipped: int
     content_bytes: int
-    def __init__(self, *, snapshot_id: Optional[str] = ..., name: Optional[str] = ..., sandbox_id: Optional[str] = ..., tenant: Optional[str] = ..., template: Optional[str] = ..., created_at: Optional[Timestamp] = ..., bytes: Optional[int] = ..., digest: Optional[str] = ..., paths: Optional[Iterable[str]] = ..., labels: Optional[Mapping[str, str]] = ..., skipped: Optional[int] = ..., content_bytes: Optional[int] = ...) -> None: ...
+    policy: SandboxPolicy
+    def __init__(self, *, snapshot_id: Optional[str] = ..., name: Optional[str] = ..., sandbox_id: Optional[str] = ..., tenant: Optional[str] = ..., template: Optional[str] = ..., created_at: Optional[Timestamp] = ..., bytes: Optional[int] = ..., digest: Optional[str] = ..., paths: Optional[Iterable[str]] = ..., labels: Optional[Mapping[str, str]] = ..., skipped: Optional[int] = ..., content_bytes: Optional[int] = ..., policy: Optional[SandboxPolicy] = ...) -> None: ...
 
 class CreateSnapshotRequest(Message):
     sandbox: str
