@@ -29,6 +29,8 @@ pub(crate) struct Injected {
     /// What is replaced in the body of the request.
     pub(crate) in_body: Replacements,
     pub(crate) sign: Option<Signing>,
+    /// The reply must come as a whole: in a part of it, what must not come back may be cut in two and not be recognised.
+    pub(crate) whole: bool,
 }
 
 /// A request that is signed once its body is known.
@@ -59,6 +61,10 @@ pub(crate) fn inject(
     for value in given {
         hide_header(value.as_bytes(), &mut hide);
     }
+    let parts = |(credential, _): &(&Credential, SecretValue)| {
+        credential.ranges || !credential.sends_secret()
+    };
+    let whole = !given.is_empty() || !credentials.iter().all(parts);
     let mut set: Vec<HeaderName> = Vec::new();
     for (credential, secret) in credentials {
         let unusable = || NotInjected::Unusable(credential.name.clone());
@@ -114,7 +120,8 @@ pub(crate) fn inject(
         head.headers.insert(&name, value);
         set.push(name);
     }
-    Ok(Injected { hide: Replacements::masking(hide), in_body: Replacements::new(in_body), sign })
+    let (hide, in_body) = (Replacements::masking(hide), Replacements::new(in_body));
+    Ok(Injected { hide, in_body, sign, whole })
 }
 
 impl Signing {

@@ -23,6 +23,8 @@ use crate::decide::label;
 use crate::flow::Direction;
 use crate::{DECISION_TIME, Handled, HandledRequest, Reason};
 
+/// Asking for a part of what is there: `x-ms-range` is Azure's, `request-range` what old servers still take.
+const PARTS: [&str; 4] = ["range", "if-range", "x-ms-range", "request-range"];
 /// A body with a placeholder that is no longer than this keeps a length; a longer one goes in chunks.
 const MAX_REWRITTEN: u64 = 1 << 20;
 /// A body that is signed must be held whole.
@@ -149,6 +151,11 @@ async fn inject(
         // What is compressed cannot be looked through.
         parts.headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         parts.headers.remove("sec-websocket-extensions");
+    }
+    if injected.whole {
+        for name in PARTS {
+            parts.headers.remove(name);
+        }
     }
     Ok(injected)
 }

@@ -142,3 +142,55 @@ async fn requests_are_signed_for_aws() {
     assert_ne!(sent(&told, "x-amz-date"), Some("19700101T000000Z"));
     assert_eq!(told["body"], "{}");
 }
+
+/// Reads `/api/x` byte by byte, as a guest does that hopes to get what a whole reply does not show.
+async fn in_parts(inspected: &Inspected, two: bool) -> (Vec<u16>, String) {
+    let mut client = match two {
+        true => inspected.two("good.example").await,
+        false => inspected.one("good.example").await,
+    };
+    let whole = client.get("/api/x").await.body.len();
+    let (mut statuses, mut text) = (Vec::new(), String::new());
+    for at in 0..whole {
+        // The host repeats the range too, so it is as long in every request.
+        let range = format!("bytes={at:04}-{at:04}");
+        let fields = [("range", range.as_str()), ("if-range", "\"x\"")];
+        let reply = client.ask("GET", "/api/x", &fields, "").await;
+        if !statuses.contains(&reply.status) {
+            statuses.push(reply.status);
+        }
+        text.push_str(&String::from_utf8_lossy(&reply.body));
+        if reply.status == 200 {
+            break;
+        }
+    }
+    (statuses, text)
+}
+
+#[tokio::test]
+async fn a_reply_in_parts_does_not_tell_either() {
+    let inspected = Inspected::new(&document("    inject: bearer\n    path: /api/*\n")).await;
+    for two in [false, true] {
+        let (statuses, text) = in_parts(&inspected, two).await;
+        assert_eq!(statuses, [200], "what is asked for in parts comes whole");
+        assert!(text.contains(&"*".repeat(SECRET.len())) && !text.contains(SECRET), "{text}");
+        let told: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!((sent(&told, "range"), sent(&told, "if-range")), (None, None));
+    }
+    // Twins: requests that get nothing keep theirs, and so do those of a credential that says so.
+    let mut client = inspected.one("good.example").await;
+    let reply = client.ask("GET", "/other", &[("range", "bytes=0-3")], "").await;
+    assert_eq!((reply.status, reply.body.len()), (206, 4));
+    let trusting = document("    inject: bearer\n    path: /api/*\n    ranges: true\n");
+    let inspected = Inspected::new(&trusting).await;
+    let (statuses, text) = in_parts(&inspected, false).await;
+    assert_eq!(statuses, [206]);
+    assert!(text.contains(SECRET), "which is why it has to be said: {text}");
+    // A signature is no secret: what it signs may come in parts.
+    let signing = document("    inject: {sigv4: {region: eu-west-1, service: s3}}\n");
+    let inspected = Inspected::new(&signing).await;
+    inspected.store.0.lock().unwrap().insert("token".to_owned(), "AKID:THESECRETKEY".to_owned());
+    let mut client = inspected.one("good.example").await;
+    let reply = client.ask("GET", "/x", &[("range", "bytes=0-3")], "").await;
+    assert_eq!(reply.status, 206);
+}

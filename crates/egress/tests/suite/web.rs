@@ -156,9 +156,13 @@ async fn answer(
                 "trailers": trailers,
             });
             let told = told.to_string();
+            let part = parts.headers.get("range").map(|range| part_of(&told, range));
+            let status = if part.is_some() { StatusCode::PARTIAL_CONTENT } else { StatusCode::OK };
+            let told = part.unwrap_or(told);
             let length = told.len();
             let head = parts.method == http::Method::HEAD;
             let mut reply = Response::new(full(if head { String::new() } else { told }));
+            *reply.status_mut() = status;
             reply.headers_mut().insert("content-length", length.into());
             reply
         }
@@ -170,6 +174,14 @@ async fn answer(
         }
     }
     Ok(reply)
+}
+
+/// What `bytes=FROM-TO` asks for.
+fn part_of(text: &str, range: &HeaderValue) -> String {
+    let (from, to) =
+        range.to_str().unwrap().strip_prefix("bytes=").unwrap().split_once('-').unwrap();
+    let bytes = text.as_bytes().iter().take(to.parse::<usize>().unwrap() + 1);
+    String::from_utf8(bytes.skip(from.parse().unwrap()).copied().collect()).unwrap()
 }
 
 /// Secrets by name, which may be changed.

@@ -32,6 +32,17 @@ pub struct Credential {
     /// Whether requests without TLS get it too.
     #[serde(default)]
     pub plain_http: bool,
+    /// Whether the guest may ask for parts of a reply. In parts, a secret that comes back is not recognised.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ranges: bool,
+}
+
+impl Credential {
+    /// Whether the secret itself is in the request, so that a reply could repeat it. A signature is no secret.
+    #[must_use]
+    pub fn sends_secret(&self) -> bool {
+        !matches!(self.inject, Injection::Sigv4 { .. })
+    }
 }
 
 /// Where the secret comes from, on the host.
