@@ -77,6 +77,21 @@ elif mode == 'hold':
         kept[0].settimeout(60)
         assert kept[0].recv(1) == b'g'
     print('[]')
+elif mode == 'cut':
+    left = count
+    while left:
+        # Between two rounds the host is denied.
+        try:
+            s = connect()
+            s.sendall(b'x')
+            if s.recv(1) != b'g':
+                continue
+            left -= 1
+            s.settimeout(60)
+            s.recv(1)
+        except OSError:
+            time.sleep(0.005)
+    print('[]')
 "#;
 
 /// Longer than any of the measurements takes.

@@ -11,11 +11,12 @@ mod world;
 
 use std::time::{Duration, Instant};
 
+use belljar_api::v1;
 use belljar_client::Client;
 use belljar_codes::Code;
 
 use self::client::{Work, create, destroy};
-use self::origin::{BULK, ECHO, HOLD, WEB, WEB_NAME};
+use self::origin::{BULK, CUT, ECHO, HOLD, WEB, WEB_NAME};
 use self::report::{Connections, Creation, Intercepted, Latency, PassThrough, Report};
 use self::world::{NAMES, World};
 use super::Done;
@@ -29,6 +30,8 @@ use crate::output::{print, print_json};
 /// Transfers of each kind.
 const ROUNDS: u32 = 5;
 const WORD: u64 = 64;
+/// Flows that are cut, one after the other.
+const REVOCATIONS: u32 = 20;
 /// Sandboxes that are made in a row, so that what the launcher keeps ready is of the kind that is wanted.
 const IN_A_ROW: u32 = 10;
 
@@ -79,11 +82,12 @@ impl Bench {
             self.latency("intercepted keep-alive", web, &looked_into).await?,
         ];
         let connections = self.connections(&raw, args.connections).await?;
+        let revocation = self.revocation(&raw).await?;
         for sandbox in [raw, looked_into] {
             destroy(&self.client, sandbox).await?;
         }
         let creation = self.creation(args.sandboxes).await?;
-        Ok(Report { pass_through, intercepted, latency, connections, creation })
+        Ok(Report { pass_through, intercepted, latency, connections, revocation, creation })
     }
 
     async fn pass_through(&self, sandbox: &str) -> Result<PassThrough, Failure> {
@@ -157,6 +161,32 @@ impl Bench {
             first_half_kib_each: each(0),
             second_half_kib_each: each(1),
         })
+    }
+
+    /// A flow is opened, its host is denied, and allowed again; many times.
+    async fn revocation(&self, sandbox: &str) -> Result<Figures, Failure> {
+        let work = Work { mode: "cut", port: CUT, size: 0, count: REVOCATIONS };
+        let change = async |allow: bool| {
+            let host = vec![WEB_NAME.to_owned()];
+            let (allow, deny) = if allow { (host, vec![]) } else { (vec![], host) };
+            let sandbox = sandbox.to_owned();
+            let request = v1::ChangeNetworkRequest { sandbox, allow, deny, ..Default::default() };
+            self.client.networks.clone().change_network(request).await
+        };
+        let watched = async {
+            let mut taken = Vec::new();
+            for number in 0..REVOCATIONS as usize {
+                self.world.origin.opened(number).await;
+                change(false).await?;
+                let answered = Instant::now();
+                let ended = self.world.origin.ended(number).await.unwrap_or(answered);
+                taken.push(ended.saturating_duration_since(answered));
+                change(true).await?;
+            }
+            Ok::<_, Failure>(taken)
+        };
+        let (_, taken) = tokio::try_join!(work.inside(&self.client, sandbox), watched)?;
+        Ok(Figures::of("its open flow is cut after the answer", taken))
     }
 
     async fn creation(&self, count: u32) -> Result<Creation, Failure> {

@@ -6,6 +6,7 @@ use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::Instant;
 
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
@@ -19,6 +20,8 @@ pub(super) const BULK: u16 = 9001;
 pub(super) const ECHO: u16 = 9002;
 /// Keeps what comes.
 pub(super) const HOLD: u16 = 9003;
+/// Answers the first byte, and tells when the connection ends.
+pub(super) const CUT: u16 = 9004;
 pub(super) const WEB: u16 = 443;
 /// Every name below `.test` is the origin's; its certificate is for this one.
 pub(super) const WEB_NAME: &str = "web.test";
@@ -31,6 +34,15 @@ pub(super) struct Origin {
     pub(super) certificate: String,
     held: Mutex<Vec<TcpStream>>,
     arrived: watch::Sender<usize>,
+    /// Connections to [`CUT`], from their first byte to their end.
+    cuts: watch::Sender<Cuts>,
+}
+
+/// Connections that were there one after the other.
+#[derive(Debug, Default)]
+struct Cuts {
+    begun: usize,
+    ended: Vec<Instant>,
 }
 
 impl Origin {
@@ -50,12 +62,15 @@ impl Origin {
             certificate: cert.pem(),
             held: Mutex::default(),
             arrived: watch::Sender::new(0),
+            cuts: watch::Sender::new(Cuts::default()),
         });
         let names = UdpSocket::bind((NAMES, 53))?;
         thread::spawn(move || answer_names(&names));
         listen(BULK, send_bytes)?;
         listen(ECHO, echo)?;
         listen(WEB, move |stream| serve_web(stream, Arc::clone(&config)))?;
+        let watcher = Arc::clone(&origin);
+        listen(CUT, move |stream| watcher.watch(stream))?;
         let keeper = Arc::clone(&origin);
         let listener = TcpListener::bind((ORIGIN, HOLD))?;
         thread::spawn(move || {
@@ -76,6 +91,30 @@ impl Origin {
     /// Tells the first of those that it may go on.
     pub(super) fn go_on(&self) -> io::Result<()> {
         self.lock().first_mut().map_or(Ok(()), |first| first.write_all(b"g"))
+    }
+
+    /// Waits until the connection of that number is open from end to end.
+    pub(super) async fn opened(&self, number: usize) {
+        let _ = self.cuts.subscribe().wait_for(|cuts| cuts.begun > number).await;
+    }
+
+    /// When the connection of that number ended.
+    pub(super) async fn ended(&self, number: usize) -> Option<Instant> {
+        let mut cuts = self.cuts.subscribe();
+        let cuts = cuts.wait_for(|cuts| cuts.ended.len() > number).await.ok()?;
+        cuts.ended.get(number).copied()
+    }
+
+    fn watch(&self, mut stream: TcpStream) -> io::Result<()> {
+        let mut byte = [0];
+        stream.read_exact(&mut byte)?;
+        stream.write_all(b"g")?;
+        self.cuts.send_modify(|cuts| cuts.begun += 1);
+        // However it ends; the client sends no more than that.
+        let _ = stream.read(&mut byte);
+        let at = Instant::now();
+        self.cuts.send_modify(|cuts| cuts.ended.push(at));
+        Ok(())
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<TcpStream>> {

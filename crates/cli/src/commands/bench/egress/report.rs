@@ -12,6 +12,8 @@ pub(super) struct Report {
     pub(super) intercepted: Intercepted,
     pub(super) latency: Vec<Latency>,
     pub(super) connections: Connections,
+    /// From the answer of `network deny` to the end of a flow that was open.
+    pub(super) revocation: Figures,
     pub(super) creation: Creation,
 }
 
@@ -58,7 +60,7 @@ pub(super) struct Creation {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { pass_through, intercepted, latency, connections, creation } = self;
+        let Self { pass_through, intercepted, latency, connections, revocation, creation } = self;
         writeln!(
             f,
             "pass-through: {:.1} Gbit/s of {:.1} without Belljar ({:.0} %)",
@@ -85,6 +87,8 @@ impl fmt::Display for Report {
             "\n{} connections at once: {:.1} KiB of the server for each of the first half, {:.1} for each of the second",
             connections.count, connections.first_half_kib_each, connections.second_half_kib_each
         )?;
+        writeln!(f, "\na host that is denied")?;
+        f.write_str(&table(std::slice::from_ref(revocation)))?;
         writeln!(f, "\ncreating a sandbox")?;
         f.write_str(&table(&[creation.none.clone(), creation.allowlist.clone()]))?;
         writeln!(f, "  with an allowlist: {:.2} × (p50)", creation.ratio)
