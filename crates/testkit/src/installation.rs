@@ -73,6 +73,9 @@ impl Installation {
             installation.set_variable("BELLJAR_BACKEND", "docker");
             installation.set_variable("BELLJAR_DOCKER_HOST", &daemon.host());
         }
+        if mode == Mode::Runsc {
+            installation.find_runtimes();
+        }
         for name in ["state", "home", "work"] {
             installation.make_directory(name);
         }
@@ -230,6 +233,9 @@ impl Installation {
     pub fn try_create(&self, flags: &[&str]) -> Result<Sandbox<'_>, Refusal> {
         let mount = format!("{}:/probe:ro", self.probe_directory().display());
         let mut arguments = vec!["create", "--json", "--mount", &mount];
+        if let Some(runtime) = self.mode.runtime() {
+            arguments.extend(["--backend", "oci", "--runtime", runtime]);
+        }
         arguments.extend(flags);
         let finished = self.run(&arguments);
         if finished.code() != 0 {

@@ -14,6 +14,9 @@ use crate::{Dockerd, Installation, Mode, Turn};
 ///     alone it_is_fast, // measures time, so no other test may run beside it
 ///     everywhere nothing_leaks, // also with sandboxes in a container engine
 ///     docker the_engine_is_used_well, // only there
+///     walls nothing_gets_out, // everywhere, and on OCI runtimes
+///     runtimes the_runtime_is_used_well, // only on those
+///     engineless no_container_is_needed, // on those, and as root and rootless
 /// }
 ///
 /// fn a_mount_is_refused(belljar: &Installation) { … }
@@ -30,6 +33,32 @@ macro_rules! matrix {
             $crate::matrix!(@mode root Root shared $name);
             $crate::matrix!(@mode rootless Rootless shared $name);
             $crate::matrix!(@mode docker Docker shared $name);
+        }
+        $crate::matrix!($($rest)*);
+    };
+    (walls $name:ident, $($rest:tt)*) => {
+        mod $name {
+            $crate::matrix!(@mode root Root shared $name);
+            $crate::matrix!(@mode rootless Rootless shared $name);
+            $crate::matrix!(@mode docker Docker shared $name);
+            $crate::matrix!(@mode runc Runc shared $name);
+            $crate::matrix!(@mode runsc Runsc shared $name);
+        }
+        $crate::matrix!($($rest)*);
+    };
+    (engineless $name:ident, $($rest:tt)*) => {
+        mod $name {
+            $crate::matrix!(@mode root Root shared $name);
+            $crate::matrix!(@mode rootless Rootless shared $name);
+            $crate::matrix!(@mode runc Runc shared $name);
+            $crate::matrix!(@mode runsc Runsc shared $name);
+        }
+        $crate::matrix!($($rest)*);
+    };
+    (runtimes $name:ident, $($rest:tt)*) => {
+        mod $name {
+            $crate::matrix!(@mode runc Runc shared $name);
+            $crate::matrix!(@mode runsc Runsc shared $name);
         }
         $crate::matrix!($($rest)*);
     };

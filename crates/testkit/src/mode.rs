@@ -3,7 +3,7 @@
 use std::fmt;
 use std::fs;
 
-use crate::Dockerd;
+use crate::{Dockerd, runtime};
 
 /// The name of the ordinary user that rootless tests run as.
 const TEST_USER: &str = "belljar-test";
@@ -14,6 +14,10 @@ pub enum Mode {
     Rootless,
     /// As root, with sandboxes in a private container engine.
     Docker,
+    /// As root, with sandboxes on an OCI runtime.
+    Runc,
+    /// The same on gVisor.
+    Runsc,
 }
 
 /// An ordinary user of the host.
@@ -32,12 +36,24 @@ impl Mode {
             Self::Root if root => None,
             Self::Root => Some("not running as root".to_owned()),
             Self::Docker => Dockerd::unavailable(),
+            Self::Runc | Self::Runsc if !root => Some("not running as root".to_owned()),
+            Self::Runc | Self::Runsc => runtime::unavailable(self),
             // An ordinary user tests rootless mode as itself.
             Self::Rootless if !root => None,
             Self::Rootless => match test_account() {
                 Some(_) => None,
                 None => Some(format!("there is no user `{TEST_USER}` (`useradd -m {TEST_USER}`)")),
             },
+        }
+    }
+
+    /// The runtime that sandboxes are on.
+    #[must_use]
+    pub fn runtime(self) -> Option<&'static str> {
+        match self {
+            Self::Runc => Some("runc"),
+            Self::Runsc => Some("runsc"),
+            Self::Root | Self::Rootless | Self::Docker => None,
         }
     }
 
@@ -57,6 +73,8 @@ impl fmt::Display for Mode {
             Self::Root => "root",
             Self::Rootless => "rootless",
             Self::Docker => "docker",
+            Self::Runc => "runc",
+            Self::Runsc => "runsc",
         })
     }
 }

@@ -17,7 +17,7 @@ matrix! {
     a_killed_command_leaves_a_working_sandbox,
     everywhere a_killed_create_leaves_nothing,
     a_killed_destroy_is_finished_by_the_next_command,
-    everywhere a_killed_agent_is_noticed,
+    walls a_killed_agent_is_noticed,
     destroying_twice_is_an_answer,
     destroying_ends_running_commands,
     everywhere refused_sandboxes_leave_nothing,

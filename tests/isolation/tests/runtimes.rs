@@ -1,4 +1,4 @@
-//! The probes on the backend `oci`, with every runtime that is installed.
+//! The backend `oci` with every runtime that is installed: the probes, and what is particular to it.
 //!
 //! What a probe may find on gVisor and nowhere else is listed with the reason: it is answered by gVisor's own kernel, and
 //! the host does not notice. Runtimes are found as the server finds them; `./test` has gVisor in a directory of its own.
@@ -7,7 +7,12 @@
 
 mod common;
 
-use belljar_testkit::{Installation, Mode, Sandbox, Turn, run_in, skip};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::Command;
+use std::time::Duration;
+
+use belljar_testkit::{Finished, Installation, Mode, Sandbox, matrix};
 use common::{USERS, probe_as};
 use serde_json::Value;
 
@@ -31,6 +36,7 @@ const PROBES: &[&[&str]] = &[
     &["privileges"],
     &["sockets"],
     &["descriptors"],
+    &["writes", "/probe"], // last: where it can, it removes devices
 ];
 
 /// What gVisor's kernel lets through, by the beginning of the action, and why it does no harm.
@@ -42,6 +48,10 @@ const OF_GVISOR: &[(&str, &str)] = &[
     ("readlink(/proc/1/fd/*)", "names are shown; sockets cannot be opened by them"),
     ("sched_setaffinity(1)", "taken and without effect"),
     ("setpriority(1)", "taken and without effect"),
+    ("create(/dev)", "its own devices, in its own memory, for its own root"),
+    ("mkdir(/dev)", "as above"),
+    ("symlink(/dev)", "as above"),
+    ("unlink(/dev/null)", "as above"),
     ("open(/dev/fuse)", "its own device, for file systems of its own"),
     ("open(/dev/net/tun)", "its own device; making an interface is refused"),
     ("write(/proc/self/oom_score_adj", "its own number; the host's kernel never sees it"),
@@ -53,52 +63,23 @@ const OF_GVISOR: &[(&str, &str)] = &[
     ("read(/proc/sys/kernel/osrelease)", "it has no such file"),
 ];
 
-#[test]
-fn probes_on_runc() {
-    on("runc", "runtimes::probes_on_runc", |belljar| probes(belljar, "runc", &[]));
+matrix! {
+    runtimes walls_hold_against_the_probes,
+    runtimes the_class_is_that_of_what_runs,
+    runtimes a_killed_server_finds_sandbox_and_process_again,
+    runtimes ports_inside_are_reached_from_outside,
 }
 
-#[test]
-fn probes_on_runsc() {
-    on("runsc", "runtimes::probes_on_runsc", |belljar| probes(belljar, "runsc", OF_GVISOR));
-}
-
-/// Runs a body where the runtime works, and says why not where it does not.
-fn on(runtime: &'static str, test: &str, body: fn(&Installation)) {
-    let root = rustix::process::geteuid().is_root();
-    let (reason, found) = if root { state_of(runtime) } else { ("needs root".to_owned(), false) };
-    if !found {
-        return skip(test, &reason);
-    }
-    run_in(Mode::Root, test, Turn::shared, body);
-}
-
-/// What the probe of the backend says of a runtime.
-fn state_of(runtime: &str) -> (String, bool) {
-    let belljar = Installation::new(Mode::Root);
-    belljar.embed();
-    belljar.find_runtimes();
-    let probes = belljar.run(["probe", "--backend", "oci", "--json"]).json();
-    let probe = probes.as_array().into_iter().flatten().find(|probe| probe["runtime"] == runtime);
-    belljar.assert_nothing_left();
-    let probe = probe.cloned().unwrap_or(Value::Null);
-    let class = if runtime == "runsc" { "kernel" } else { "namespace" };
-    assert!(probe["class"] == class, "the class of {runtime}: {probe}");
-    (probe["detail"].as_str().unwrap_or_default().to_owned(), probe["works"] == true)
-}
-
-fn probes(belljar: &Installation, runtime: &str, known: &[(&str, &str)]) {
-    belljar.find_runtimes();
-    let sandbox = belljar.create(&["--backend", "oci", "--runtime", runtime]);
-    let record = sandbox.inspect();
-    assert_eq!(record["isolation"]["runtime"], runtime, "{record}");
+fn walls_hold_against_the_probes(belljar: &Installation) {
+    let known = if belljar.mode() == Mode::Runsc { OF_GVISOR } else { &[] };
+    let sandbox = belljar.create(&[]);
     let mut wrong = Vec::new();
     for probe in PROBES {
         for user in USERS {
             wrong.extend(violations(&sandbox, user, probe, known));
         }
     }
-    assert!(wrong.is_empty(), "on {runtime}:\n{}", wrong.join("\n"));
+    assert!(wrong.is_empty(), "on {}:\n{}", belljar.mode(), wrong.join("\n"));
     signals(&sandbox);
 }
 
@@ -122,4 +103,100 @@ fn signals(sandbox: &Sandbox<'_>) {
         sandbox.exec(["true"]).expect_success();
         assert!(sandbox.agent_is(agent), "the agent was ended by {user}");
     }
+}
+
+fn the_class_is_that_of_what_runs(belljar: &Installation) {
+    let runtime = belljar.mode().runtime().expect("a mode with a runtime");
+    let sandbox = belljar.create(&[]);
+    let isolation = sandbox.inspect()["isolation"].clone();
+    let class = if runtime == "runsc" { "kernel" } else { "namespace" };
+    assert_eq!((&isolation["runtime"], &isolation["class"]), (&runtime.into(), &class.into()));
+    // Not by its name alone: the kernel that answers inside is the host's, or it is not.
+    let inside = sandbox.exec(["uname", "-v"]).expect_success().text();
+    let outside = Command::new("uname").arg("-v").output().expect("it is everywhere").stdout;
+    assert_eq!(inside.as_bytes() == outside, runtime == "runc", "{inside}");
+}
+
+fn a_killed_server_finds_sandbox_and_process_again(belljar: &Installation) {
+    let sandbox = belljar.create(&[]);
+    let agent = sandbox.agent();
+    let line = "echo before; until [ -e /workspace/go ]; do sleep 0.05; done; echo after; exit 7";
+    let start = ["exec", "--detach", "--json", sandbox.id(), "--", "sh", "-c", line];
+    let process = started(&belljar.run(start));
+    let server = belljar.server_process().to_string();
+    let killed = Command::new("kill").args(["-9", &server]).status();
+    assert!(killed.is_ok_and(|status| status.success()));
+    // The next command starts another server, which knows them.
+    sandbox.exec(["touch", "/workspace/go"]).expect_success();
+    assert_ne!(belljar.server_process().to_string(), server);
+    assert!(sandbox.agent_is(agent), "the sandbox was replaced");
+    let log = belljar.run(["logs", "--follow", &process]);
+    assert_eq!(log.text(), "before\nafter\n", "{log}");
+    belljar.run(["wait", &process]).expect_code(7);
+    sandbox.destroy().expect_success();
+    belljar.assert_nothing_left();
+}
+
+/// The id of a process that was started and left alone.
+fn started(finished: &Finished) -> String {
+    let told = finished.json();
+    let process = told["process"]["process_id"].as_str();
+    process.unwrap_or_else(|| panic!("no process: {finished}")).to_owned()
+}
+
+/// Answers once with what it was told, then waits for the next.
+const ECHO: &str = r#"
+import socket
+s = socket.create_server(('127.0.0.1', 9000))
+print('listening', flush=True)
+while True:
+    c, _ = s.accept()
+    told = c.recv(4096)
+    c.sendall(b'HTTP/1.0 200 OK\r\nconnection: close\r\n\r\n' + told)
+    c.close()
+"#;
+
+/// Whatever the network of a sandbox is: `none` has no way in either, but for those who ask the server.
+fn ports_inside_are_reached_from_outside(belljar: &Installation) {
+    let mut server = belljar.start(["serve", "--json", "--listen", "127.0.0.1:0"]);
+    let told: Value = serde_json::from_str(&server.line()).expect("JSON");
+    let addresses = told["addresses"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let address = addresses.filter_map(|one| one.strip_prefix("http://")).next();
+    let address = address.unwrap_or_else(|| panic!("no port in {told}")).to_owned();
+    let sandbox = belljar.create(&[]);
+    let serve = ["exec", "--detach", "--json", sandbox.id(), "--", "/usr/bin/python3", "-c", ECHO];
+    let process = started(&belljar.run(serve));
+    let mut inside = belljar.start(["logs", "--follow", &process]);
+    assert_eq!(inside.line(), "listening\n");
+
+    let mut forward = belljar.start(["forward", "--json", sandbox.id(), "0:9000", "0:9001"]);
+    let mut listens = || -> String {
+        let told: Value = serde_json::from_str(&forward.line()).expect("JSON");
+        told["address"].as_str().unwrap_or_else(|| panic!("no address in {told}")).to_owned()
+    };
+    let (open, closed) = (listens(), listens());
+    assert!(ask(&open, "GET / HTTP/1.0\r\n\r\n").ends_with("GET / HTTP/1.0\r\n\r\n"));
+    assert_eq!(ask(&closed, "nobody listens"), "");
+
+    let expose = ["expose", sandbox.id(), "9000", "--public", "--json"];
+    let shown = belljar.run(expose).expect_success().json();
+    let url = shown["url"].as_str().unwrap_or_else(|| panic!("no address in {shown}"));
+    let name = url.trim_start_matches("http://").trim_end_matches('/');
+    let request = format!("GET /shown HTTP/1.1\r\nhost: {name}\r\nconnection: close\r\n\r\n");
+    let answer = ask(&address, &request);
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("GET /shown"), "{answer}");
+    belljar.run(["hide", sandbox.id(), "9000"]).expect_success();
+    let answer = ask(&address, &request);
+    assert!(answer.starts_with("HTTP/1.1 401"), "{answer}");
+}
+
+/// Says something and gives what comes until the other side ends.
+fn ask(address: &str, words: &str) -> String {
+    let mut stream = TcpStream::connect(address).expect("somebody listens");
+    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("our own socket");
+    stream.write_all(words.as_bytes()).expect("it was accepted");
+    let mut answer = String::new();
+    // Whoever is not let in may see the connection reset.
+    let _ = stream.read_to_string(&mut answer);
+    answer
 }
