@@ -48,9 +48,14 @@ const PLACES: &[&str] = &[
     "root",
 ];
 
+/// Places where an OCI runtime mounts something once more, by a path of the host's that leads through the root.
+const PLACES_OF_RUNTIMES: &[&str] =
+    &["dev", "dev/shm", "proc", "sys", "tmp", "home/user", "output", "workspace", "probe"];
+
 matrix! {
-    an_honest_root_works,
+    engineless an_honest_root_works,
     links_in_the_root_lead_nowhere,
+    runtimes links_that_a_runtime_meets_lead_nowhere,
     odd_files_in_the_root_do_no_harm,
     alone links_swapped_during_the_start_lead_nowhere,
 }
@@ -60,6 +65,11 @@ fn an_honest_root_works(belljar: &Installation) {
     let sandbox = belljar.create(&["--template", &root.template()]);
     sandbox.exec([PROBE, "identity"]).expect_success();
     sandbox.exec([PROBE, "census"]).expect_success();
+    let filled = common::report(&sandbox.exec([PROBE, "fill", "/workspace", "4096"]));
+    assert!(common::number(&filled, "written") > 0, "{filled}");
+    // A root that can be changed is a layer on the template, which stays as it is.
+    let changed = belljar.create(&["--template", &root.template(), "--writable"]);
+    changed.exec([PROBE, "identity"]).expect_success();
 }
 
 fn links_in_the_root_lead_nowhere(belljar: &Installation) {
@@ -73,6 +83,20 @@ fn links_in_the_root_lead_nowhere(belljar: &Installation) {
             canary.expect_untouched(&case);
             root.expect_no_devices(&case);
         }
+    }
+}
+
+/// A runtime starts with root's power and sees the host's files: what it opens must be ours already.
+fn links_that_a_runtime_meets_lead_nowhere(belljar: &Installation) {
+    for (index, place) in PLACES_OF_RUNTIMES.iter().enumerate() {
+        let target = if index % 2 == 0 { Target::Directory } else { Target::Relative };
+        let root = Root::new(belljar);
+        let canary = Canary::new(belljar);
+        root.replace(place, |path| symlink(target.of(&canary), path));
+        let case = format!("{place} as a link to {target:?}");
+        start_and_attack(belljar, &root, &case);
+        canary.expect_untouched(&case);
+        root.expect_no_devices(&case);
     }
 }
 
