@@ -12,7 +12,7 @@ use std::net::TcpStream;
 use std::process::Command;
 use std::time::Duration;
 
-use belljar_testkit::{Finished, Installation, Mode, Sandbox, matrix};
+use belljar_testkit::{Finished, Installation, Mode, Sandbox, Turn, matrix, run_in, skip};
 use common::{USERS, probe_as};
 use serde_json::Value;
 
@@ -199,4 +199,25 @@ fn ask(address: &str, words: &str) -> String {
     // Whoever is not let in may see the connection reset.
     let _ = stream.read_to_string(&mut answer);
     answer
+}
+
+#[test]
+fn an_ordinary_user_is_refused() {
+    run_in(Mode::Rootless, "runtimes::an_ordinary_user_is_refused", Turn::shared, |belljar| {
+        belljar.find_runtimes();
+        for flags in [&["--backend", "oci"][..], &["--backend", "oci", "--runtime", "runc"]] {
+            let refused = belljar.try_create(flags).err();
+            let refused = refused.unwrap_or_else(|| panic!("{flags:?} made a sandbox"));
+            refused.expect_code("backend-unavailable");
+            let told = refused.finished.json()["error"].clone();
+            let message = told["message"].as_str().unwrap_or_default();
+            if message.contains("not found") {
+                return skip("runtimes::an_ordinary_user_is_refused", message);
+            }
+            assert_eq!(message.matches("needs root").count(), 1, "{told}");
+            assert_eq!(told["remedy"], "run as root, or use `--backend native`", "{told}");
+        }
+        // The twin: what the remedy names works.
+        belljar.create(&["--backend", "native"]).exec(["true"]).expect_success();
+    });
 }

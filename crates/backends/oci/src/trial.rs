@@ -21,17 +21,24 @@ pub(crate) async fn best(machine: &Machine, options: &Options) -> Probe {
         match (probe.works, probe.fast) {
             (true, true) => return probe,
             (true, false) => slow = slow.or(Some(probe)),
-            (false, _) => refused.push(format!("`{name}`: {}", probe.reason)),
+            (false, _) => refused.push((format!("`{name}`"), probe)),
         }
     }
-    slow.unwrap_or_else(|| {
+    slow.or_else(|| none_of(refused)).unwrap_or_else(|| {
         let names: Vec<_> = runtime::names(options).collect();
-        let mut probe = failed(None, &missing(&names.join("`, `")));
-        if !refused.is_empty() {
-            probe.reason = refused.join("; ");
-        }
-        probe
+        failed(None, &missing(&names.join("`, `")))
     })
+}
+
+/// What is said where several were tried and none worked. A reason that they share is said once, with its remedy.
+fn none_of(refused: Vec<(String, Probe)>) -> Option<Probe> {
+    let (_, first) = refused.first()?;
+    let shared = refused.iter().all(|(_, probe)| probe.reason == first.reason);
+    let reasons = refused.iter().map(|(name, probe)| format!("{name}: {}", probe.reason));
+    let reason = if shared { first.reason.clone() } else { reasons.collect::<Vec<_>>().join("; ") };
+    let remedy = if shared { first.remedy.clone() } else { None };
+    let (_, last) = refused.into_iter().next_back()?;
+    Some(Probe { reason, remedy, platform: None, ..last })
 }
 
 /// One runtime; gVisor on the fastest platform that works.
@@ -44,8 +51,10 @@ pub(crate) async fn of(machine: &Machine, options: &Options, name: &str) -> Prob
     if known != Known::Runsc {
         return one(machine, options, name, None).await;
     }
+    if runtime::find(options, known).is_none() {
+        return failed(Some(name), &missing(name));
+    }
     let mut refused = Vec::new();
-    let mut last = failed(Some(name), &missing(name));
     for platform in trial_platforms() {
         // A device that is there proves nothing; one that is not spares the trial.
         if platform == Platform::Kvm && !Path::new("/dev/kvm").exists() {
@@ -55,16 +64,9 @@ pub(crate) async fn of(machine: &Machine, options: &Options, name: &str) -> Prob
         if probe.works {
             return probe;
         }
-        refused.push(format!("{}: {}", platform.as_str(), probe.reason));
-        let found = runtime::find(options, known).is_some();
-        last = probe;
-        if !found {
-            return last;
-        }
+        refused.push((platform.as_str().to_owned(), probe));
     }
-    last.platform = None;
-    last.reason = refused.join("; ");
-    last
+    none_of(refused).unwrap_or_else(|| failed(Some(name), &missing(name)))
 }
 
 async fn one(
@@ -107,5 +109,24 @@ fn failed(name: Option<&str>, error: &Error) -> Probe {
         remedy: error.remedy.clone(),
         start_ms: None,
         enforcement: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::unavailable;
+
+    #[test]
+    fn a_shared_reason_is_said_once_and_with_its_remedy() {
+        let refused = |reason: &str| {
+            let error = unavailable(reason.to_owned(), Some(format!("{reason}: remedy")));
+            ("x".to_owned(), failed(Some("runsc"), &error))
+        };
+        let same = none_of(vec![refused("root"), refused("root")]).expect("two were tried");
+        assert_eq!((same.reason.as_str(), same.remedy.as_deref()), ("root", Some("root: remedy")));
+        let other = none_of(vec![refused("root"), refused("old")]).expect("two were tried");
+        assert_eq!((other.reason.as_str(), other.remedy), ("x: root; x: old", None));
+        assert!(none_of(Vec::new()).is_none());
     }
 }
