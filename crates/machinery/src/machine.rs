@@ -183,7 +183,15 @@ impl Machine {
         let enforcement = self.plan(wall, &spec).await?;
         let started = Instant::now();
         let id = spec.id.clone();
-        let running = self.start(wall, spec).await;
+        let mut starting = std::pin::pin!(self.start(wall, spec));
+        let running = match tokio::time::timeout(probe::LIMIT, &mut starting).await {
+            Ok(running) => running,
+            Err(_) => {
+                // Nobody else knows of it, so it is not left alone: the launcher gives up by itself, or it comes after all.
+                let _ = starting.await;
+                Err(probe::late())
+            }
+        };
         let started = started.elapsed();
         // In the sandbox that is there: nothing is prepared for others that way.
         let doors = if running.is_ok() { self.doors(&id, &[]).await.err() } else { None };
@@ -194,6 +202,7 @@ impl Machine {
         let taken = started + stopping.elapsed();
         Ok((taken.as_secs_f64() * 1000.0, enforcement, doors))
     }
+
     /// Every rule of `spec` with the mechanism that will enforce it.
     pub async fn plan(&self, wall: &Wall, spec: &SandboxSpec) -> Result<Vec<Enforcement>> {
         let launched = self.launched().await?;

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use belljar_backend::{Probe, RootSource, SandboxSpec, UserIds};
+use belljar_backend::{Error, Probe, RootSource, SandboxSpec, UserIds};
+use belljar_codes::Code;
 use belljar_policy::{Limits, NetworkMode, SandboxId};
 
 use crate::machine::Machine;
 use crate::wall::Wall;
 
-/// How long a probe may take before the answer is "does not work".
+/// How long the start may take before the answer is "does not work".
 pub const LIMIT: Duration = Duration::from_secs(10);
 
 /// What a backend made of this wall can say of itself; its name and what it runs on are for the backend to add.
@@ -25,8 +26,8 @@ pub async fn of(machine: &Machine, wall: &Wall) -> Probe {
         start_ms: None,
         enforcement: Vec::new(),
     };
-    match tokio::time::timeout(LIMIT, machine.try_wall(wall)).await {
-        Ok(Ok((milliseconds, enforcement, no_networks))) => {
+    match machine.try_wall(wall).await {
+        Ok((milliseconds, enforcement, no_networks)) => {
             probe.works = true;
             if let Some(error) = no_networks {
                 probe.reason = format!("only `--network none`: {}", with_causes(&error));
@@ -35,15 +36,18 @@ pub async fn of(machine: &Machine, wall: &Wall) -> Probe {
             probe.start_ms = Some(milliseconds);
             probe.enforcement = enforcement;
         }
-        Ok(Err(error)) => {
+        Err(error) => {
             probe.reason = with_causes(&error);
             probe.remedy = error.remedy;
         }
-        Err(_) => {
-            probe.reason = format!("a tiny sandbox did not start within {} s", LIMIT.as_secs());
-        }
     }
     probe
+}
+
+/// It works perhaps, but too slowly to be counted on.
+pub(crate) fn late() -> Error {
+    let reason = format!("a tiny sandbox did not start within {} s", LIMIT.as_secs());
+    Error::new(Code::StartFailed, reason)
 }
 
 /// Says what it runs on, before whatever else is to be said of it.
@@ -86,7 +90,7 @@ fn id() -> SandboxId {
 
 /// An error with everything that led to it, in one line.
 #[must_use]
-pub fn with_causes(error: &belljar_backend::Error) -> String {
+pub fn with_causes(error: &Error) -> String {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(error);
     while let Some(source) = cause {
