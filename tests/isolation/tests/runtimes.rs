@@ -66,6 +66,7 @@ const OF_GVISOR: &[(&str, &str)] = &[
 matrix! {
     runtimes walls_hold_against_the_probes,
     runtimes the_class_is_that_of_what_runs,
+    runtimes what_enforces_the_network_is_told,
     runtimes a_killed_server_finds_sandbox_and_process_again,
     runtimes ports_inside_are_reached_from_outside,
 }
@@ -115,6 +116,22 @@ fn the_class_is_that_of_what_runs(belljar: &Installation) {
     let inside = sandbox.exec(["uname", "-v"]).expect_success().text();
     let outside = Command::new("uname").arg("-v").output().expect("it is everywhere").stdout;
     assert_eq!(inside.as_bytes() == outside, runtime == "runc", "{inside}");
+}
+
+/// gVisor has a network stack of its own and can use the host's: which of the two is in force is no secret.
+fn what_enforces_the_network_is_told(belljar: &Installation) {
+    let gvisor = belljar.mode() == Mode::Runsc;
+    let runtime = belljar.mode().runtime().expect("a mode with a runtime");
+    for (network, words) in
+        [("none", "gVisor's own network stack"), ("full", "gVisor in host mode")]
+    {
+        let flags = ["--backend", "oci", "--runtime", runtime, "--network", network];
+        let explained = belljar.run([&["create", "--explain"][..], &flags].concat());
+        let explained = explained.expect_success();
+        let told = explained.text() + &explained.stderr;
+        assert_eq!(told.contains(words), gvisor, "{network}: {explained}");
+        assert!(told.contains("network namespace") || network == "none", "{explained}");
+    }
 }
 
 fn a_killed_server_finds_sandbox_and_process_again(belljar: &Installation) {
