@@ -13,6 +13,7 @@ from belljar import errors
 from belljar.providers import (
     ExecutionDenied,
     ExecutionStatus,
+    NoCheckpoint,
     NoSession,
     SandboxConfig,
     SandboxProvider,
@@ -176,3 +177,48 @@ def test_the_installed_toolkit_takes_it_as_a_provider(shared_state: Path) -> Non
     with pytest.raises(RuntimeError):
         provider.execute_code("agent-1", session.session_id, "print(1)")
     provider.close()
+
+
+def test_a_session_goes_back_to_a_checkpoint_and_stays_itself(provider: SandboxProvider) -> None:
+    session = provider.create_session("agent-back", POLICY)
+    other = provider.create_session("agent-other")
+
+    def execute(code: str) -> str:
+        result = provider.execute_code("agent-back", session.session_id, code).result
+        assert result is not None
+        assert result.success, result.stderr
+        return result.stdout
+
+    write = "import os; os.makedirs('deep/er', exist_ok=True); open('deep/er/state', 'w').write('{}')"
+    try:
+        execute(write.format("first"))
+        made = provider.save_state("agent-back", session.session_id, "good")
+        assert (made.agent_id, made.name) == ("agent-back", "good")
+        execute(write.format("second") + "; open('new', 'w').write('new'); os.symlink('nowhere', 'link')")
+        provider.restore_state("agent-back", session.session_id, "good")
+        assert execute("import os; print(sorted(os.listdir('.')), open('deep/er/state').read())") == "['deep'] first\n"
+        # The same session, under the same policy.
+        with pytest.raises(ExecutionDenied):
+            provider.execute_code("agent-back", session.session_id, "import socket")
+        # A name is the newest that was saved under it, and it is the agent's own.
+        execute(write.format("third"))
+        provider.save_state("agent-back", session.session_id, "good")
+        assert [one.name for one in provider.list_checkpoints("agent-back")] == ["good"]
+        assert provider.list_checkpoints("agent-other") == []
+        with pytest.raises(NoCheckpoint):
+            provider.restore_state("agent-other", other.session_id, "good")
+        with pytest.raises(NoSession):
+            provider.save_state("agent-other", session.session_id, "stolen")
+        with pytest.raises(errors.InvalidName):
+            provider.save_state("agent-back", session.session_id, "../x")
+        with pytest.raises(errors.NotEnforceable):
+            provider.restore_state("agent-back", session.session_id, "good", SandboxConfig(memory_mb=1))
+        execute(write.format("fourth"))
+        asyncio.run(provider.restore_state_async("agent-back", session.session_id, "good"))
+        assert execute("print(open('deep/er/state').read())") == "third\n"
+        provider.delete_checkpoint("agent-back", "good")
+        with pytest.raises(RuntimeError):
+            provider.delete_checkpoint("agent-back", "good")
+    finally:
+        provider.destroy_session("agent-back", session.session_id)
+        provider.destroy_session("agent-other", other.session_id)

@@ -10,9 +10,11 @@
 
 from belljar.providers.provider import SandboxProvider
 from belljar.providers.types import (
+    Checkpoint,
     ExecutionDenied,
     ExecutionHandle,
     ExecutionStatus,
+    NoCheckpoint,
     NoSession,
     SandboxConfig,
     SandboxResult,
@@ -21,9 +23,11 @@ from belljar.providers.types import (
 )
 
 __all__ = [
+    "Checkpoint",
     "ExecutionDenied",
     "ExecutionHandle",
     "ExecutionStatus",
+    "NoCheckpoint",
     "NoSession",
     "SandboxConfig",
     "SandboxProvider",

@@ -54,6 +54,20 @@ class BelljarSandboxProvider(agent_sandbox.SandboxProvider):  # type: ignore[mis
     def cancel_execution(self, agent_id: str, session_id: str, execution_id: str) -> bool:
         return self._provider.cancel_execution(agent_id, session_id, execution_id)
 
+    # Not in the toolkit's interface, but its Docker provider has them.
+
+    def save_state(self, agent_id: str, session_id: str, name: str) -> providers.Checkpoint:
+        return self._provider.save_state(agent_id, session_id, name)
+
+    def restore_state(self, agent_id: str, session_id: str, name: str, config: Any = None) -> None:
+        self._provider.restore_state(agent_id, session_id, name, _config(config))
+
+    def list_checkpoints(self, agent_id: str) -> list[providers.Checkpoint]:
+        return self._provider.list_checkpoints(agent_id)
+
+    def delete_checkpoint(self, agent_id: str, name: str) -> None:
+        self._provider.delete_checkpoint(agent_id, name)
+
 
 def _config(config: Any) -> providers.SandboxConfig | None:
     if config is None:

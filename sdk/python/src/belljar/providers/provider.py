@@ -15,7 +15,9 @@ from belljar._outcomes import ProcessInfo, Result
 from belljar._requests import CreateOptions
 from belljar._sync.client import Belljar
 from belljar._sync.sandbox import Sandbox
+from belljar.providers import checkpoints
 from belljar.providers.types import (
+    Checkpoint,
     ExecutionDenied,
     ExecutionHandle,
     ExecutionStatus,
@@ -200,6 +202,39 @@ class SandboxProvider:
             raise NoSession(f"agent `{agent_id}` has no session", remedy="call `create_session` first")
         return found[-1]
 
+    # --- checkpoints ---
+
+    def save_state(self, agent_id: str, session_id: str, name: str) -> Checkpoint:
+        """Keeps `/workspace` of a session under a name, in the place of an earlier one of the agent."""
+        sandbox = self._live(agent_id, session_id)
+        _checked_name(name)
+        return checkpoints.checkpoint(agent_id, checkpoints.save(self._client, sandbox, {AGENT_LABEL: agent_id}, name))
+
+    def restore_state(self, agent_id: str, session_id: str, name: str, config: SandboxConfig | None = None) -> None:
+        """Gives a session the files of a checkpoint of the agent; what ran in it has ended.
+
+        The session keeps its id, its policy and its limits, so that there is no configuration to give.
+        """
+        if config is not None:
+            raise NotEnforceable(
+                "a session keeps its configuration", remedy="leave out `config`, or make a new session"
+            )
+        sandbox = self._live(agent_id, session_id)
+        snapshot = checkpoints.find(self._client, {AGENT_LABEL: agent_id}, name)
+        try:
+            checkpoints.restore(self._client, sandbox, snapshot)
+        except PolicyDenied as error:
+            raise _denied(error) from error
+
+    def list_checkpoints(self, agent_id: str) -> list[Checkpoint]:
+        """The checkpoints of an agent, oldest first."""
+        found = self._client.snapshots.list(labels={AGENT_LABEL: agent_id})
+        return [checkpoints.checkpoint(agent_id, one) for one in found if checkpoints.NAME_LABEL in one.labels]
+
+    def delete_checkpoint(self, agent_id: str, name: str) -> None:
+        """Removes a checkpoint. Sessions that went back to it stay as they are."""
+        self._client.snapshots.remove(checkpoints.find(self._client, {AGENT_LABEL: agent_id}, name).id)
+
     # --- the same for asyncio ---
 
     async def create_session_async(
@@ -234,8 +269,27 @@ class SandboxProvider:
     async def cancel_execution_async(self, agent_id: str, session_id: str, execution_id: str) -> bool:
         return await asyncio.to_thread(self.cancel_execution, agent_id, session_id, execution_id)
 
+    async def save_state_async(self, agent_id: str, session_id: str, name: str) -> Checkpoint:
+        return await asyncio.to_thread(self.save_state, agent_id, session_id, name)
+
+    async def restore_state_async(
+        self, agent_id: str, session_id: str, name: str, config: SandboxConfig | None = None
+    ) -> None:
+        await asyncio.to_thread(self.restore_state, agent_id, session_id, name, config)
+
+    async def list_checkpoints_async(self, agent_id: str) -> list[Checkpoint]:
+        return await asyncio.to_thread(self.list_checkpoints, agent_id)
+
+    async def delete_checkpoint_async(self, agent_id: str, name: str) -> None:
+        await asyncio.to_thread(self.delete_checkpoint, agent_id, name)
+
 
 # --- between the two vocabularies ---
+
+
+def _checked_name(name: str) -> None:
+    if not AGENT_ID.fullmatch(name):
+        raise InvalidName(f"`{name}` is no name of a checkpoint", remedy="use letters, digits, `_`, `.` and `-`")
 
 
 def _options(config: SandboxConfig, governed: bool) -> CreateOptions:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-from belljar._generated.codes import PolicyDenied, SandboxNotFound
+from belljar._generated.codes import PolicyDenied, SandboxNotFound, SnapshotNotFound
 
 
 class SessionStatus(str, Enum):
@@ -82,9 +82,23 @@ class ExecutionHandle:
     result: SandboxResult | None = None
 
 
+@dataclass
+class Checkpoint:
+    """The kept files of an agent's session. created_at: in ISO 8601."""
+
+    agent_id: str
+    name: str
+    snapshot_id: str
+    created_at: str
+
+
 class ExecutionDenied(PolicyDenied, PermissionError):
     """The policy of the session denies this; the message names the rule."""
 
 
 class NoSession(SandboxNotFound, RuntimeError):
     """There is no such session of this agent."""
+
+
+class NoCheckpoint(SnapshotNotFound, RuntimeError):
+    """There is no such checkpoint of this agent."""
