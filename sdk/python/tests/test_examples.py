@@ -36,7 +36,7 @@ def test_every_example_is_known() -> None:
 def test_an_example(name: str, binary: str, shared_state: Path) -> None:
     environment = {**os.environ, "BELLJAR_BINARY": binary, "BELLJAR_STATE_DIR": str(shared_state)}
     done = subprocess.run(
-        [sys.executable, EXAMPLES / name], env=environment, capture_output=True, text=True, timeout=100
+        [sys.executable, EXAMPLES / name], env=environment, capture_output=True, text=True, timeout=200
     )
     if "no address but loopback" in done.stderr:
         pytest.skip("the example's model needs an address of this machine besides loopback")

@@ -24,7 +24,7 @@ def test_the_first_program_of_a_page(page: str, binary: str, shared_state: Path)
     assert program
     environment = {**os.environ, "BELLJAR_BINARY": binary, "BELLJAR_STATE_DIR": str(shared_state)}
     command = [sys.executable, "-c", program[1]]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=110)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
     for text in PAGES[page]:
         assert text in done.stdout
