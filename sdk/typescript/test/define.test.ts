@@ -31,7 +31,7 @@ test("a definition is booted as often as wanted, and each ends with its block", 
     assert.notEqual(ids[0], ids[1]);
     assert.equal((await one.exec("pwd; echo $KIND")).stdout, "/tmp\ndefined\n");
     assert.equal(one.sandbox.info.limits?.memoryBytes, 128 * 1024 * 1024);
-    assert.equal((await two.exec("printf", ["%s.", "a b", "c"], { timeout: 5 })).stdout, "a b.c.");
+    assert.equal((await two.exec("printf", ["%s.", "a b", "c"], { timeout: 60 })).stdout, "a b.c.");
     assert.equal((await two.exec("python3 src/main.py")).stdout, "from memory\n");
     assert.deepEqual(Array.from(await two.fs.read("/workspace/src/deep/data")), [0, 255]);
     assert.equal((await two.exec("ls", ["-A", "/tmp/it's empty"])).exitCode, 0);

@@ -64,9 +64,9 @@ test("an address of this machine is reached where its range is named, and cut of
 });
 
 test("what nothing allows waits for somebody, who says no", async () => {
-  await using sandbox = await at.client.sandboxes.create({ allow: ["example.com"], ask: 30 });
+  await using sandbox = await at.client.sandboxes.create({ allow: ["example.com"], ask: 120 });
   const running = sandbox.run("python3 -c \"import urllib.request; urllib.request.urlopen('http://asked.example/')\"");
-  const asked = { sandbox: sandbox.id, signal: AbortSignal.timeout(20_000) };
+  const asked = { sandbox: sandbox.id, signal: AbortSignal.timeout(60_000) };
   let [approval] = await at.client.approvals(asked);
   while (approval === undefined) [approval] = await at.client.approvals(asked);
   assert.equal(approval.info.host, "asked.example");

@@ -68,7 +68,7 @@ test("an empty project installs the packages offline, and has a sandbox", async 
 
     // Nothing but the package has the program.
     const env = { ...environment(), PATH: "/usr/bin:/bin:/usr/sbin:/sbin", BELLJAR_STATE_DIR: stateDir };
-    const { stdout } = await run(process.execPath, ["program.js"], { cwd: project, env, timeout: 60_000 });
+    const { stdout } = await run(process.execPath, ["program.js"], { cwd: project, env, timeout: 180_000 });
     assert.equal(stdout, "installed\nsandbox-not-found\n");
   } finally {
     await cleanUp(stateDir);

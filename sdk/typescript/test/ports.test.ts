@@ -6,7 +6,7 @@ import { useServer } from "./server.js";
 
 const at = useServer();
 
-test("a port is shown to who has its token, to everybody, and to nobody", { timeout: 60_000 }, async () => {
+test("a port is shown to who has its token, to everybody, and to nobody", { timeout: 180_000 }, async () => {
   await using sandbox = await at.client.sandboxes.create({ files: { "index.html": "from inside" } });
   await sandbox.start("python3 -u -m http.server --bind 127.0.0.1 8000", { timeout: 0 });
   const shown = await sandbox.expose(8000);

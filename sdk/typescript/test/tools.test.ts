@@ -67,7 +67,7 @@ test("programs inside call functions of this process, by allowed names only", as
 
 test(
   "many calls at once each get their own answer, also after the server was killed",
-  { timeout: 60_000 },
+  { timeout: 180_000 },
   async () => {
     await using sandbox = await at.client.sandboxes.create({ policy, tools: { add } });
     const program = `
@@ -87,7 +87,7 @@ with ThreadPoolExecutor(16) as pool:
 
 test(
   "who no longer waits is told to the function, and a client that is gone answers nothing",
-  { timeout: 60_000 },
+  { timeout: 180_000 },
   async () => {
     const client = new Belljar(at.server.url);
     const sandbox = await client.sandboxes.create({ policy });
