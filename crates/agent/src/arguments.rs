@@ -7,13 +7,13 @@ use std::os::unix::ffi::OsStrExt;
 /// What the program is to be.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Arguments {
-    /// The agent: `belljar-agent listen=<fd>|connections=<fd>|own=<uid> [cgroup=<fd>] [ready=<fd>] [become=<uid>]`.
+    /// The agent: `belljar-agent listen=<fd>|connections=<fd>|own=<uid>|door [cgroup=<fd>] [ready=<fd>] [become=<uid>]`.
     Serve(Descriptors),
     /// Whoever hands connections into a wall that no listening socket passes, from outside of it:
     /// `belljar-agent keep listen=<fd> ready=<fd> program=<fd> handed=<fd> -- ARGUMENTS`.
     Keep { descriptors: Kept, arguments: Vec<OsString> },
-    /// A way to an agent with a socket of its own, over standard input and output: `belljar-agent relay`.
-    Relay,
+    /// A way to an agent with a socket of its own, over standard input and output: `belljar-agent relay [door]`.
+    Relay { door: bool },
     /// A caller of the host's tools: `belljar-tool call NAME ARGUMENTS`, `belljar-tool list`.
     Tool(Vec<OsString>),
     /// A stand-in for the program of this name.
@@ -41,6 +41,8 @@ pub(crate) enum Arrivals {
     /// By connecting to a socket of the agent's own, which everyone inside can reach; a host is who the kernel says has
     /// this user.
     Own { host: u32 },
+    /// By connecting to a socket in a directory that only hosts may pass through, for kernels that do not say who connects.
+    Door,
 }
 
 /// What a keeper works with.
@@ -74,7 +76,7 @@ impl Arguments {
         }
         let parsed = match words.first().and_then(|word| word.to_str()) {
             Some("keep") => keep(&words),
-            Some("relay") => Some(Self::Relay),
+            Some("relay") => Some(Self::Relay { door: has(&words, "door") }),
             _ => serve(&words),
         };
         parsed.unwrap_or_else(stand_in)
@@ -88,8 +90,9 @@ fn serve(words: &[OsString]) -> Option<Arguments> {
         let host = u32::try_from(value(words, "own=")?).ok()?;
         Some(Arrivals::Own { host })
     };
+    let door = || has(words, "door").then_some(Arrivals::Door);
     Some(Arguments::Serve(Descriptors {
-        arrivals: listen.or_else(handed).or_else(own)?,
+        arrivals: listen.or_else(handed).or_else(own).or_else(door)?,
         cgroup: value(words, "cgroup="),
         ready: value(words, "ready="),
         identity: value(words, "become=").and_then(|id| u32::try_from(id).ok()),
@@ -106,6 +109,10 @@ fn keep(words: &[OsString]) -> Option<Arguments> {
         handed: value(own, "handed=")?,
     };
     Some(Arguments::Keep { descriptors, arguments: rest.to_vec() })
+}
+
+fn has(words: &[OsString], word: &str) -> bool {
+    words.iter().any(|one| one == word)
 }
 
 fn value(words: &[OsString], key: &str) -> Option<RawFd> {
@@ -134,6 +141,12 @@ mod tests {
             ready: None,
             identity: None,
         });
+        let door = Arguments::Serve(Descriptors {
+            arrivals: Arrivals::Door,
+            cgroup: None,
+            ready: None,
+            identity: Some(65533),
+        });
         let keep = Arguments::Keep {
             descriptors: Kept { listen: 3, ready: 5, program: 6, handed: 7 },
             arguments: vec!["runsc".into(), "listen=9".into()],
@@ -146,7 +159,9 @@ mod tests {
             ("belljar-agent keep listen=3 ready=5 program=6 handed=7 -- runsc listen=9", keep),
             ("belljar-agent keep listen=3 -- runsc", stand_in("belljar-agent")),
             ("belljar-agent own=0", own),
-            ("belljar-agent relay", Arguments::Relay),
+            ("belljar-agent door become=65533", door),
+            ("belljar-agent relay", Arguments::Relay { door: false }),
+            ("belljar-agent relay door", Arguments::Relay { door: true }),
             ("/usr/bin/curl relay", stand_in("curl")),
             ("belljar-agent own=-1", stand_in("belljar-agent")),
             ("belljar-agent", stand_in("belljar-agent")),

@@ -54,7 +54,7 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         },
-        Arguments::Relay => relay::run(),
+        Arguments::Relay { door } => relay::run(door),
         Arguments::Tool(arguments) => tool::run(&arguments),
         Arguments::StandIn { name } => denied::report(&name),
     }

@@ -29,7 +29,8 @@ pub(crate) fn take_descriptors(descriptors: &Descriptors) -> io::Result<Inherite
     let (arrivals, handed, host) = match descriptors.arrivals {
         Arrivals::Listen(number) => (inherited::take(number)?, false, None),
         Arrivals::Handed(number) => (inherited::take(number)?, true, None),
-        Arrivals::Own { host } => (own_listener()?, false, Some(host)),
+        Arrivals::Own { host } => (listener(false)?, false, Some(host)),
+        Arrivals::Door => (listener(true)?, false, None),
     };
     let cgroup = descriptors.cgroup.map(inherited::take).transpose()?;
     let ready = descriptors.ready.map(inherited::take).transpose()?;
@@ -38,12 +39,12 @@ pub(crate) fn take_descriptors(descriptors: &Descriptors) -> io::Result<Inherite
     Ok(Inherited { arrivals, handed, host, cgroup, ready })
 }
 
-/// A socket whose name belongs to the network that the agent is in: nobody can remove it or take its place while the agent
-/// lives, and it needs no directory that could be written to.
-fn own_listener() -> io::Result<OwnedFd> {
+/// A socket of the agent's own, which nobody can remove or take the place of while the agent lives: its name belongs to the
+/// network that the agent is in, or it is behind the door.
+fn listener(door: bool) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let listener = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    bind(&listener, &relay::address()?)?;
+    bind(&listener, &relay::address(door)?)?;
     listen(&listener, BACKLOG)?;
     Ok(listener)
 }

@@ -15,18 +15,22 @@ use rustix::net::{
 /// The name of the agent's own socket. It is not in any directory. The launcher knows it too.
 const NAME: &[u8] = b"belljar-agent";
 
+/// Where it is instead for kernels that do not say who connects: in a directory that only a host's user may pass through,
+/// which the agent was when it made the socket.
+const DOOR: &str = "/run/belljar/host/agent";
+
 const BUFFER: usize = 64 * 1024;
 
 /// How often an agent that does not listen yet is tried, and what is between: 10 s in all.
 const ATTEMPTS: usize = 2_000;
 const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
 
-pub(crate) fn address() -> io::Result<SocketAddrUnix> {
-    Ok(SocketAddrUnix::new_abstract_name(NAME)?)
+pub(crate) fn address(door: bool) -> io::Result<SocketAddrUnix> {
+    Ok(if door { SocketAddrUnix::new(DOOR)? } else { SocketAddrUnix::new_abstract_name(NAME)? })
 }
 
-pub(crate) fn run() -> ExitCode {
-    match relay() {
+pub(crate) fn run(door: bool) -> ExitCode {
+    match relay(door) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("belljar-agent: {error}");
@@ -35,8 +39,8 @@ pub(crate) fn run() -> ExitCode {
     }
 }
 
-fn relay() -> io::Result<()> {
-    let agent = reach()?;
+fn relay(door: bool) -> io::Result<()> {
+    let agent = reach(door)?;
     let (input, output) = (rustix::stdio::stdin(), rustix::stdio::stdout());
     for end in [input, output, agent.as_fd()] {
         rustix::io::ioctl_fionbio(end, true)?;
@@ -61,13 +65,13 @@ fn relay() -> io::Result<()> {
 }
 
 /// A connection to the agent, which may be a moment from listening.
-fn reach() -> io::Result<OwnedFd> {
+fn reach(door: bool) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC;
     let agent = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    let address = address()?;
+    let address = address(door)?;
     for _ in 0..ATTEMPTS {
         match connect(&agent, &address) {
-            Err(Errno::CONNREFUSED) => {}
+            Err(Errno::CONNREFUSED | Errno::NOENT) => {}
             other => return Ok(other.map(|()| agent)?),
         }
         let _ = poll(&mut [], Some(&PAUSE));

@@ -33,6 +33,22 @@ pub(crate) const USER: u32 = 65533;
 /// What it needs for that: to be others, to end them, and to take from them what they must not have.
 pub(crate) const CAPABILITIES: [&str; 4] = ["KILL", "SETGID", "SETPCAP", "SETUID"];
 
+/// A directory that only hosts may pass through; the agent's program knows it.
+pub(crate) const DOOR: &str = "/run/belljar/host";
+
+/// How the agent is started. A kernel of a container's own may not say who connects: then hosts come by the door.
+pub(crate) fn arguments(own_kernel: bool) -> Vec<String> {
+    let arrivals = if own_kernel { "door".to_owned() } else { format!("own={HOST}") };
+    vec![arrivals, format!("become={USER}")]
+}
+
+/// How a way to it is started.
+pub(crate) fn relay(own_kernel: bool) -> Vec<String> {
+    let mut words = vec![program(), "relay".to_owned()];
+    words.extend(own_kernel.then(|| "door".to_owned()));
+    words
+}
+
 pub(crate) fn program() -> String {
     format!("{DIRECTORY}/{NAME}")
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use belljar_backend::{Result, SandboxSpec};
+use belljar_backend::{IsolationClass, Result, SandboxSpec};
 use belljar_launcher::wire::{GATEWAY_V4, GATEWAY_V6};
 use belljar_machinery::seccomp;
 use belljar_policy::NetworkMode;
@@ -11,7 +11,7 @@ use bollard::models::{
     Mount, RestartPolicy, RestartPolicyNameEnum,
 };
 
-use crate::daemon::Facts;
+use crate::daemon::{Facts, class};
 use crate::limits::Chosen;
 use crate::{agent, setup};
 
@@ -49,6 +49,7 @@ pub(crate) fn body(
     facts: &Facts,
     asked: Asked<'_>,
 ) -> Result<ContainerCreateBody> {
+    let own_kernel = class(asked.runtime) != IsolationClass::Namespace;
     let strings = |list: &[&str]| Some(list.iter().map(|&text| text.to_owned()).collect());
     let host_config = HostConfig {
         memory: chosen.memory_bytes.map(signed),
@@ -77,7 +78,7 @@ pub(crate) fn body(
         publish_all_ports: Some(false),
         readonly_rootfs: Some(true),
         security_opt: Some(security(facts)),
-        tmpfs: Some(work_directories(spec, chosen)),
+        tmpfs: Some(directories(spec, chosen, own_kernel)),
         shm_size: Some(signed(chosen.shared_memory_bytes)),
         sysctls: (spec.network != NetworkMode::None).then(|| {
             ["all", "default"]
@@ -95,7 +96,7 @@ pub(crate) fn body(
         // The agent, for as long as it takes to become who it is to be; the workload never has this user.
         user: Some(format!("{0}:{0}", agent::HOST)),
         entrypoint: Some(vec![agent::program()]),
-        cmd: Some(vec![format!("own={}", agent::HOST), format!("become={}", agent::USER)]),
+        cmd: Some(agent::arguments(own_kernel)),
         working_dir: Some("/".to_owned()),
         attach_stdin: Some(false),
         attach_stdout: Some(false),
@@ -127,7 +128,8 @@ fn resolvers(network: NetworkMode) -> Vec<String> {
     }
 }
 
-fn work_directories(spec: &SandboxSpec, chosen: &Chosen) -> HashMap<String, String> {
+/// Those of the workload, and those of the agent.
+fn directories(spec: &SandboxSpec, chosen: &Chosen, own_kernel: bool) -> HashMap<String, String> {
     let owner = format!("uid={},gid={}", spec.user.uid, spec.user.gid);
     let mut directories: HashMap<String, String> = chosen
         .disks
@@ -139,11 +141,15 @@ fn work_directories(spec: &SandboxSpec, chosen: &Chosen) -> HashMap<String, Stri
             (path.clone(), options)
         })
         .collect();
+    let small = |user: u32, mode: &str| {
+        let limits = format!("size={SERVICE_BYTES},nr_inodes=16,mode={mode},uid={user},gid={user}");
+        format!("rw,noexec,nosuid,nodev,{limits}")
+    };
     if spec.programs.is_some() || spec.tools {
-        let owner = format!("uid={0},gid={0}", agent::USER);
-        let options =
-            format!("rw,noexec,nosuid,nodev,size={SERVICE_BYTES},nr_inodes=16,mode=0755,{owner}");
-        directories.insert(setup::SERVICE.to_owned(), options);
+        directories.insert(setup::SERVICE.to_owned(), small(agent::USER, "0755"));
+    }
+    if own_kernel {
+        directories.insert(agent::DOOR.to_owned(), small(agent::HOST, "0700"));
     }
     directories
 }

@@ -21,7 +21,7 @@ impl Docker {
     pub(crate) async fn reach(&self, container: &str, pid: i32) -> Result<Stream> {
         let daemon = self.daemon().await?;
         if !daemon.facts.is_reachable() {
-            return relay::connect(&daemon.client, container).await;
+            return relay::connect(&daemon.client, container, false).await;
         }
         let namespace = Arc::new(network::namespace(container, pid)?);
         let deadline = Instant::now() + AGENT_LIMIT;
@@ -48,7 +48,7 @@ impl Docker {
         let own_kernel = class(runtime) != IsolationClass::Namespace;
         let (container, pid) = first_process(found).ok_or_else(gone)?;
         if own_kernel {
-            return relay::connect(&self.daemon().await?.client, &container).await;
+            return relay::connect(&self.daemon().await?.client, &container, true).await;
         }
         self.reach(&container, pid).await
     }

@@ -24,7 +24,11 @@ type Output =
 type Input = Pin<Box<dyn AsyncWrite + Send>>;
 
 /// A new stream to the agent in `container`.
-pub(crate) async fn connect(client: &Client, container: &str) -> Result<Stream, Error> {
+pub(crate) async fn connect(
+    client: &Client,
+    container: &str,
+    own_kernel: bool,
+) -> Result<Stream, Error> {
     let gone = |error: bollard::errors::Error| {
         Error::new(Code::SandboxGone, "the sandbox does not answer")
             .with_source(error)
@@ -37,7 +41,7 @@ pub(crate) async fn connect(client: &Client, container: &str) -> Result<Stream, 
         tty: Some(false),
         user: Some(format!("{0}:{0}", agent::HOST)),
         working_dir: Some("/".to_owned()),
-        cmd: Some(vec![agent::program(), "relay".to_owned()]),
+        cmd: Some(agent::relay(own_kernel)),
         ..CreateExecOptions::default()
     };
     let relay = client.create_exec(container, options).await.map_err(gone)?;

@@ -89,6 +89,7 @@ impl Docker {
                 return self.reach(&container, pid).await;
             }
         }
-        relay::connect(&daemon.client, &made.container).await
+        let own_kernel = made.class != IsolationClass::Namespace;
+        relay::connect(&daemon.client, &made.container, own_kernel).await
     }
 }
