@@ -12176,6 +12176,80 @@ pub struct ListTemplatesResponse {
     #[serde(default)]
     pub templates: ::prost::alloc::vec::Vec<Template>,
 }
+#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct FetchTemplateRequest {
+    /// As in CreateSandboxRequest. Nothing is fetched for templates that are no images.
+    #[prost(string, tag = "1")]
+    #[serde(default)]
+    pub template: ::prost::alloc::string::String,
+    /// The backend whose image it is to be. Without one nothing is fetched.
+    #[prost(string, optional, tag = "2")]
+    #[serde(default)]
+    pub backend: ::core::option::Option<::prost::alloc::string::String>,
+}
+/// How far one part of an image is.
+#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct FetchStep {
+    #[prost(string, tag = "1")]
+    #[serde(default)]
+    pub part: ::prost::alloc::string::String,
+    #[prost(enumeration = "FetchState", tag = "2")]
+    #[serde(default)]
+    #[serde(
+        serialize_with = "crate::json::word::one::<FetchState, _>",
+        deserialize_with = "crate::json::word::read_one::<FetchState, _>"
+    )]
+    #[schema(value_type = FetchState)]
+    pub state: i32,
+    /// Bytes of it that have come, and of how many, while they come.
+    #[prost(uint64, optional, tag = "3")]
+    #[serde(default)]
+    pub bytes: ::core::option::Option<u64>,
+    #[prost(uint64, optional, tag = "4")]
+    #[serde(default)]
+    pub of: ::core::option::Option<u64>,
+}
+#[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum FetchState {
+    Unspecified = 0,
+    Waiting = 1,
+    Coming = 2,
+    Unpacking = 3,
+    Done = 4,
+}
+impl FetchState {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "FETCH_STATE_UNSPECIFIED",
+            Self::Waiting => "FETCH_STATE_WAITING",
+            Self::Coming => "FETCH_STATE_COMING",
+            Self::Unpacking => "FETCH_STATE_UNPACKING",
+            Self::Done => "FETCH_STATE_DONE",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "FETCH_STATE_UNSPECIFIED" => Some(Self::Unspecified),
+            "FETCH_STATE_WAITING" => Some(Self::Waiting),
+            "FETCH_STATE_COMING" => Some(Self::Coming),
+            "FETCH_STATE_UNPACKING" => Some(Self::Unpacking),
+            "FETCH_STATE_DONE" => Some(Self::Done),
+            _ => None,
+        }
+    }
+}
 /// Generated client implementations.
 pub mod templates_client {
     #![allow(
@@ -12280,6 +12354,31 @@ pub mod templates_client {
                 .insert(GrpcMethod::new("belljar.v1.Templates", "ListTemplates"));
             self.inner.unary(req, path, codec).await
         }
+        /// Fetches an image that a template names, if the backend has images and may fetch them. Ends when it is there.
+        pub async fn fetch_template(
+            &mut self,
+            request: impl tonic::IntoRequest<super::FetchTemplateRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::FetchStep>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/belljar.v1.Templates/FetchTemplate",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("belljar.v1.Templates", "FetchTemplate"));
+            self.inner.server_streaming(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -12300,6 +12399,20 @@ pub mod templates_server {
             request: tonic::Request<super::ListTemplatesRequest>,
         ) -> std::result::Result<
             tonic::Response<super::ListTemplatesResponse>,
+            tonic::Status,
+        >;
+        /// Server streaming response type for the FetchTemplate method.
+        type FetchTemplateStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::FetchStep, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// Fetches an image that a template names, if the backend has images and may fetch them. Ends when it is there.
+        async fn fetch_template(
+            &self,
+            request: tonic::Request<super::FetchTemplateRequest>,
+        ) -> std::result::Result<
+            tonic::Response<Self::FetchTemplateStream>,
             tonic::Status,
         >;
     }
@@ -12420,6 +12533,52 @@ pub mod templates_server {
                                 max_encoding_message_size,
                             );
                         let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/belljar.v1.Templates/FetchTemplate" => {
+                    #[allow(non_camel_case_types)]
+                    struct FetchTemplateSvc<T: Templates>(pub Arc<T>);
+                    impl<
+                        T: Templates,
+                    > tonic::server::ServerStreamingService<super::FetchTemplateRequest>
+                    for FetchTemplateSvc<T> {
+                        type Response = super::FetchStep;
+                        type ResponseStream = T::FetchTemplateStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::FetchTemplateRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Templates>::fetch_template(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = FetchTemplateSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
                         Ok(res)
                     };
                     Box::pin(fut)

@@ -14,11 +14,13 @@ mod spec;
 pub use capabilities::{Enforcement, IsolationClass, Offer, Probe, Subject};
 pub use error::{Error, Result};
 pub use spec::{
-    AgentSetup, Counters, Doors, LandlockAccess, MountSource, Orphan, ResolvedMount, ResourceLimit,
-    RootSource, Running, RuntimeChoice, SandboxSpec, Stream, TreeKill, UserIds,
+    AgentSetup, Counters, Doors, FetchState, FetchStep, LandlockAccess, MountSource, Orphan,
+    ResolvedMount, ResourceLimit, RootSource, Running, RuntimeChoice, SandboxSpec, Stream,
+    TreeKill, UserIds,
 };
 
 use belljar_policy::SandboxId;
+use tokio::sync::mpsc;
 
 /// One isolation mechanism.
 ///
@@ -72,6 +74,12 @@ pub trait Backend: Send + Sync {
 
     /// What the kernel counted on the host's side.
     async fn counters(&self, id: &SandboxId) -> Result<Counters>;
+
+    /// Fetches an image, if it is not there and fetching is allowed. Steps that nobody takes in time are left out.
+    async fn fetch(&self, image: &str, steps: &mpsc::Sender<FetchStep>) -> Result<()> {
+        let _ = steps;
+        Err(Error::no_images(self.name(), image))
+    }
 
     /// Gives the sandbox a fresh, empty workspace layer in place of the one it has.
     async fn reset_workspace_layer(&self, id: &SandboxId) -> Result<()>;

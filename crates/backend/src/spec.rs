@@ -161,6 +161,25 @@ pub struct Counters {
     pub disk_free_inodes: Option<u64>,
 }
 
+/// How far one part of an image is that is being fetched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FetchStep {
+    /// As the backend calls it.
+    pub part: String,
+    pub state: FetchState,
+    /// Bytes of it that have come, and of how many, while they come.
+    pub bytes: Option<u64>,
+    pub of: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FetchState {
+    Waiting,
+    Coming,
+    Unpacking,
+    Done,
+}
+
 /// Something left over on the host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Orphan {

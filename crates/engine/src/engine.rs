@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use belljar_backend::Probe;
-use belljar_policy::{ProcessId, SandboxId};
+use belljar_backend::{FetchStep, Probe};
+use belljar_policy::{ProcessId, SandboxId, TemplateSpec};
+use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
 use crate::backends::Backends;
@@ -26,11 +27,12 @@ use crate::secrets::{SecretSources, Vault};
 use crate::state_dir::StateDirectory;
 use crate::store::{End, Listing, ProcessRecord, SandboxRecord, SqliteStore, State, Store};
 use crate::{
-    ApprovalAnswer, Artifact, Asker, AuditLog, Counts, CreateRequest, Decider, EngineOptions,
-    Error, Events, ExecRequest, Explanation, Follower, Judged, LayerChange, LeakReport, Learned,
-    Lease, Network, NetworkChange, NetworkLog, NetworkQuery, Page, PendingApproval, Policies,
-    Process, ProcessControl, ProcessInfo, ProcessQuery, Question, Result, Sandbox, SandboxPolicy,
-    SandboxQuery, Scope, Session, SessionRequest, Started, TemplateInfo, Tenants, ToolHost,
+    ApprovalAnswer, Artifact, Asker, AuditLog, BackendChoice, Counts, CreateRequest, Decider,
+    EngineOptions, Error, Events, ExecRequest, Explanation, Follower, Judged, LayerChange,
+    LeakReport, Learned, Lease, Network, NetworkChange, NetworkLog, NetworkQuery, Page,
+    PendingApproval, Policies, Process, ProcessControl, ProcessInfo, ProcessQuery, Question,
+    Result, Sandbox, SandboxPolicy, SandboxQuery, Scope, Session, SessionRequest, Started,
+    TemplateInfo, Tenants, ToolHost,
 };
 use crate::{
     artifacts, ensure, explain, hold, layer, leaks, once, policy, process, query, recovery,
@@ -506,6 +508,21 @@ impl Engine {
 
     pub async fn templates(&self) -> Result<Vec<TemplateInfo>> {
         Ok(template::list())
+    }
+
+    /// Has the backend that is asked for by name fetch the image that the template names. Without an image, or without a
+    /// name, there is nothing to fetch.
+    pub async fn fetch_template(
+        &self,
+        request: &CreateRequest,
+        steps: &mpsc::Sender<FetchStep>,
+    ) -> Result<()> {
+        if let (TemplateSpec::Image(image), BackendChoice::Named(name)) =
+            (&request.template, &request.backend)
+        {
+            self.inner.backends.get(name)?.fetch(image, steps).await?;
+        }
+        Ok(())
     }
 
     /// Tries backends, or the one that is named, by running a tiny sandbox on each; what is known already is tried anew

@@ -75,6 +75,7 @@ pub(crate) const LIST_APPROVALS: Action = reads("approval.list");
 pub(crate) const ANSWER_APPROVAL: Action = does("approval.answer", Permission::Write);
 
 pub(crate) const LIST_TEMPLATES: Action = reads("template.list");
+pub(crate) const FETCH_TEMPLATE: Action = does("template.fetch", Permission::Write);
 pub(crate) const LIST_PROFILES: Action = reads("profile.list");
 pub(crate) const PUT_POLICY: Action = does("policy.put", Permission::Write);
 pub(crate) const GET_POLICY: Action = reads("policy.get");

@@ -5,17 +5,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use belljar_backend::{
-    Backend, Counters, Doors, Enforcement, Error, IsolationClass, Offer, Orphan, Probe, Result,
-    Running, SandboxSpec, Stream,
+    Backend, Counters, Doors, Enforcement, Error, FetchStep, IsolationClass, Offer, Orphan, Probe,
+    Result, Running, SandboxSpec, Stream,
 };
 use belljar_codes::Code;
 use belljar_machinery::Machine;
 use belljar_machinery::host::HostRoot;
 use belljar_policy::SandboxId;
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, mpsc};
 
 use crate::daemon::{Daemon, Options};
-use crate::images::Image;
+use crate::images::{self, Image};
 use crate::labels::Installation;
 use crate::usage::Known;
 use crate::{limits, network, setup};
@@ -145,6 +145,11 @@ impl Backend for Docker {
 
     async fn counters(&self, id: &SandboxId) -> Result<Counters> {
         self.count(id).await
+    }
+
+    async fn fetch(&self, image: &str, steps: &mpsc::Sender<FetchStep>) -> Result<()> {
+        let client = &self.daemon().await?.client;
+        images::find(client, image, self.options.pull, Some(steps)).await.map(drop)
     }
 
     async fn reset_workspace_layer(&self, _id: &SandboxId) -> Result<()> {

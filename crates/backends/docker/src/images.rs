@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use belljar_backend::{Error, Result};
+use belljar_backend::{Error, FetchStep, Result};
 use belljar_codes::Code;
 use bollard::Docker as Client;
 use bollard::models::ImageInspect;
@@ -20,6 +20,7 @@ use sha2::{Digest, Sha256};
 use tokio::sync::mpsc;
 
 use crate::failure::{failed, is_missing};
+use crate::pull;
 
 /// What is known of an image.
 #[derive(Clone, Debug, Default)]
@@ -56,7 +57,14 @@ impl From<ImageInspect> for Image {
 }
 
 /// An image by its name, fetched if the engine does not have it and that is wanted.
-pub(crate) async fn find(client: &Client, name: &str, pull: bool) -> Result<Image> {
+///
+/// `steps`: for whoever watches.
+pub(crate) async fn find(
+    client: &Client,
+    name: &str,
+    may_pull: bool,
+    steps: Option<&mpsc::Sender<FetchStep>>,
+) -> Result<Image> {
     if let Some(image) = look(client, name).await? {
         return Ok(image);
     }
@@ -64,10 +72,10 @@ pub(crate) async fn find(client: &Client, name: &str, pull: bool) -> Result<Imag
         Error::new(Code::TemplateNotFound, format!("the engine has no image `{name}`"))
             .with_remedy("fetch it with the engine's own `pull`, or set BELLJAR_DOCKER_PULL=1")
     };
-    if !pull {
+    if !may_pull {
         return Err(missing());
     }
-    fetch(client, name).await?;
+    pull::fetch(client, name, steps).await?;
     look(client, name).await?.ok_or_else(missing)
 }
 
@@ -77,33 +85,6 @@ pub(crate) async fn look(client: &Client, name: &str) -> Result<Option<Image>> {
         Err(error) if is_missing(&error) => Ok(None),
         Err(error) => Err(failed(format!("the engine does not tell of image `{name}`"), error)),
     }
-}
-
-async fn fetch(client: &Client, name: &str) -> Result<()> {
-    // Without a tag an engine would fetch every one there is.
-    let whole = match name.rsplit('/').next().unwrap_or(name).contains([':', '@']) {
-        true => name.to_owned(),
-        false => format!("{name}:latest"),
-    };
-    let options = CreateImageOptionsBuilder::new().from_image(&whole).build();
-    let mut progress = client.create_image(Some(options), None, None);
-    while let Some(step) = progress.next().await {
-        let step = step.map_err(|error| {
-            let mut failure = failed(format!("image `{name}` cannot be fetched"), error);
-            failure.code = Code::TemplateNotFound;
-            failure
-        })?;
-        let detail = step.progress_detail.unwrap_or_default();
-        tracing::info!(
-            image = name,
-            layer = step.id.as_deref(),
-            status = step.status.as_deref(),
-            bytes = detail.current,
-            of = detail.total,
-            "fetching"
-        );
-    }
-    Ok(())
 }
 
 /// The image that has what `directory` has, made if the engine does not have it yet. `kind` and `digest` name it.

@@ -25,6 +25,7 @@ mod life;
 mod limits;
 mod network;
 mod programs;
+mod pull;
 mod reach;
 mod relay;
 mod root;

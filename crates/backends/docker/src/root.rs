@@ -62,7 +62,7 @@ impl Docker {
                 Ok(Root { image, host: None, search_path, environment })
             }
             RootSource::Image { name } => {
-                let image = images::find(&daemon.client, name, self.options.pull).await?;
+                let image = images::find(&daemon.client, name, self.options.pull, None).await?;
                 self.check_hardened(name, &image, spec)?;
                 let mut environment = image.environment.clone();
                 let search_path: Vec<String> = match environment.get("PATH") {

@@ -2,7 +2,7 @@
 
 use belljar_api::v1;
 
-use super::Done;
+use super::{Done, fetch};
 use crate::args::CreateArgs;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -28,6 +28,7 @@ pub(crate) async fn create(context: &Context, args: CreateArgs) -> Result<Done, 
                 }
                 false => None,
             };
+            fetch::watch(&client, &request, context.quiet).await;
             Ok((explain, client.sandboxes.create_sandbox(request).await?.into_inner()))
         })
         .await?;

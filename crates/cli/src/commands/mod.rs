@@ -45,6 +45,7 @@ pub(crate) mod webhooks;
 mod attend;
 mod control;
 mod drive;
+mod fetch;
 mod perform;
 mod transfer;
 

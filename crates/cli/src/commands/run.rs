@@ -4,8 +4,8 @@ use belljar_api::v1;
 use belljar_client::Client;
 
 use super::Done;
-use super::drive;
 use super::perform::Performance;
+use super::{drive, fetch};
 use crate::args::RunArgs;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -25,6 +25,9 @@ pub(crate) async fn run(context: &Context, args: RunArgs) -> Result<Done, Failur
                 print_explanation(explain);
             }
             let (json, quiet) = (args.json, context.quiet);
+            if let Some(create) = &request.create {
+                fetch::watch(&client, create, quiet).await;
+            }
             Performance { client, request, json, quiet, explain }.perform().await
         })
         .await

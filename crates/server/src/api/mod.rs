@@ -5,6 +5,7 @@
 
 mod audit;
 mod callbacks;
+mod fetch;
 mod files;
 mod keys;
 mod lists;

@@ -181,6 +181,7 @@ service! {
 service! {
     v1::templates_server::Templates {
         one list_templates(ListTemplatesRequest) -> ListTemplatesResponse;
+        many fetch_template(FetchTemplateRequest) -> FetchStep as FetchTemplateStream;
     }
 }
 

@@ -1,6 +1,7 @@
 //! The server itself, and the small lists.
 
 use axum::extract::State;
+use axum::response::Response;
 use belljar_api::v1;
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -8,7 +9,8 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::extract::{Json, Query};
-use super::{Answer, answer};
+use super::stream::{begun, lines};
+use super::{Answer, Lines, answer};
 use crate::api::Api;
 use crate::call::Call;
 use crate::problem::Result;
@@ -21,6 +23,7 @@ pub(super) fn router() -> OpenApiRouter<Api> {
         .routes(routes!(probe_backends))
         .routes(routes!(find_leaks))
         .routes(routes!(list_templates))
+        .routes(routes!(fetch_template))
         .routes(routes!(list_profiles))
 }
 
@@ -100,6 +103,22 @@ async fn list_templates(
     call: Call,
 ) -> Result<Answer<v1::ListTemplatesResponse>> {
     answer(api.list_templates(&call, v1::ListTemplatesRequest {}).await)
+}
+
+/// Fetches an image that a template names, and tells how far that is, a JSON value per line.
+#[utoipa::path(
+    post, path = "/v1/templates/fetch",
+    request_body = v1::FetchTemplateRequest,
+    responses((status = 200, description = "`FetchStep` values", content(
+        (Lines = "application/x-ndjson"),
+    ))),
+)]
+async fn fetch_template(
+    State(api): State<Api>,
+    call: Call,
+    Json(request): Json<v1::FetchTemplateRequest>,
+) -> Result<Response> {
+    Ok(lines(begun(api.fetch_template(&call, request).await?).await?))
 }
 
 /// Lists named network policies.

@@ -407,6 +407,13 @@ export interface ExtendSandboxRequest {
   sandbox?: string | undefined;
 }
 
+export interface FetchTemplateRequest {
+  /** The backend whose image it is to be. Without one nothing is fetched. */
+  backend?: string | undefined;
+  /** As in CreateSandboxRequest. Nothing is fetched for templates that are no images. */
+  template?: string | undefined;
+}
+
 /** A file to be written, or that was read. */
 export interface FileContent {
   content: string;

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod programs;
+mod registry;
 mod runtimes;
 
 use std::io;
@@ -20,6 +21,7 @@ matrix! {
     docker images_must_say_that_they_are_hardened_where_that_is_required,
     docker other_containers_are_left_alone,
     docker a_killed_server_finds_its_containers_again,
+    docker what_an_engine_cannot_keep_is_refused_with_the_reason,
     docker an_engine_elsewhere_gets_the_agent_and_no_promise_that_it_could_not_keep,
 }
 
@@ -117,6 +119,27 @@ fn a_killed_server_finds_its_containers_again(belljar: &Installation) {
     assert_eq!(kept.text(), "kept\n");
     assert!(sandbox.agent_is(agent), "the sandbox was replaced");
     assert_ne!(belljar.server_process().to_string(), process);
+}
+
+fn what_an_engine_cannot_keep_is_refused_with_the_reason(belljar: &Installation) {
+    let files = belljar.make_directory("files");
+    let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    std::fs::set_permissions(&files, everybody).expect("our own directory");
+    let files = files.display().to_string();
+    for (flags, reason) in [
+        (&["--user", "root"][..], "root of a container is root of the host"),
+        (&["--writable"], "nothing limits what a container writes to its own layer"),
+        (&["--workspace", &files, "--workspace-mode", "overlay"], "that could be reset"),
+    ] {
+        let refused = run(belljar, flags, "true").expect_code(125);
+        assert!(refused.stderr.contains(reason), "{flags:?}: {refused}");
+        assert!(refused.stderr.contains("hint:"), "{flags:?}: {refused}");
+    }
+    assert_eq!(belljar.daemon().containers("name=belljar-"), "", "something was made");
+    // The same without what cannot be kept.
+    assert_eq!(run(belljar, &["--user", "1001"], "id -u").expect_success().text(), "1001\n");
+    let flags = ["--workspace", &files, "--workspace-mode", "bind"];
+    run(belljar, &flags, "echo x > /workspace/x").expect_success();
 }
 
 fn an_engine_elsewhere_gets_the_agent_and_no_promise_that_it_could_not_keep(

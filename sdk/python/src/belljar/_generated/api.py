@@ -651,8 +651,15 @@ _pool.AddSerializedFile(
     b"(\x09R\x04name\x12 \x0a\x0bdescription\x18\x02 \x01(\x09R\x0bdescription\x12\x1c\x0a\x09available\x18\x03 \x01(\x08R\x09a"
     b"vailable\x12\x16\x0a\x06detail\x18\x04 \x01(\x09R\x06detail\"\x16\x0a\x14ListTemplatesRequest\"K\x0a\x15List"
     b"TemplatesResponse\x122\x0a\x09templates\x18\x01 \x03(\x0b2\x14.belljar.v1.TemplateR\x09temp"
-    b"lates2a\x0a\x09Templates\x12T\x0a\x0dListTemplates\x12 .belljar.v1.ListTemplatesRe"
-    b"quest\x1a!.belljar.v1.ListTemplatesResponseb\x06proto3"
+    b"lates\"]\x0a\x14FetchTemplateRequest\x12\x1a\x0a\x08template\x18\x01 \x01(\x09R\x08template\x12\x1d\x0a\x07bac"
+    b"kend\x18\x02 \x01(\x09H\x00R\x07backend\x88\x01\x01B\x0a\x0a\x08_backend\"\x8e\x01\x0a\x09FetchStep\x12\x12\x0a\x04part\x18\x01 \x01(\x09"
+    b"R\x04part\x12,\x0a\x05state\x18\x02 \x01(\x0e2\x16.belljar.v1.FetchStateR\x05state\x12\x19\x0a\x05bytes\x18\x03 "
+    b"\x01(\x04H\x00R\x05bytes\x88\x01\x01\x12\x13\x0a\x02of\x18\x04 \x01(\x04H\x01R\x02of\x88\x01\x01B\x08\x0a\x06_bytesB\x05\x0a\x03_of*\x8b\x01\x0a\x0aFetchS"
+    b"tate\x12\x1b\x0a\x17FETCH_STATE_UNSPECIFIED\x10\x00\x12\x17\x0a\x13FETCH_STATE_WAITING\x10\x01\x12\x16\x0a\x12FE"
+    b"TCH_STATE_COMING\x10\x02\x12\x19\x0a\x15FETCH_STATE_UNPACKING\x10\x03\x12\x14\x0a\x10FETCH_STATE_DON"
+    b"E\x10\x042\xad\x01\x0a\x09Templates\x12T\x0a\x0dListTemplates\x12 .belljar.v1.ListTemplatesReq"
+    b"uest\x1a!.belljar.v1.ListTemplatesResponse\x12J\x0a\x0dFetchTemplate\x12 .bellj"
+    b"ar.v1.FetchTemplateRequest\x1a\x15.belljar.v1.FetchStep0\x01b\x06proto3"
 )
 
 Problem = _message("Problem")
@@ -845,6 +852,8 @@ AuditRecord = _message("AuditRecord")
 Template = _message("Template")
 ListTemplatesRequest = _message("ListTemplatesRequest")
 ListTemplatesResponse = _message("ListTemplatesResponse")
+FetchTemplateRequest = _message("FetchTemplateRequest")
+FetchStep = _message("FetchStep")
 
 VERDICT_SCOPE_WORDS = {
     0: "unspecified",
@@ -943,4 +952,12 @@ DISPOSITION_WORDS = {
     0: "unspecified",
     1: "kept",
     2: "ephemeral",
+}
+
+FETCH_STATE_WORDS = {
+    0: "unspecified",
+    1: "waiting",
+    2: "coming",
+    3: "unpacking",
+    4: "done",
 }

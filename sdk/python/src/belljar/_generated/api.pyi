@@ -1266,6 +1266,18 @@ class ListTemplatesResponse(Message):
     templates: MutableSequence[Template]
     def __init__(self, *, templates: Optional[Iterable[Template]] = ...) -> None: ...
 
+class FetchTemplateRequest(Message):
+    template: str
+    backend: str
+    def __init__(self, *, template: Optional[str] = ..., backend: Optional[str] = ...) -> None: ...
+
+class FetchStep(Message):
+    part: str
+    state: int
+    bytes: int
+    of: int
+    def __init__(self, *, part: Optional[str] = ..., state: Optional[int] = ..., bytes: Optional[int] = ..., of: Optional[int] = ...) -> None: ...
+
 VERDICT_SCOPE_WORDS: Dict[int, str]
 FILE_KIND_WORDS: Dict[int, str]
 WRITE_MODE_WORDS: Dict[int, str]
@@ -1277,3 +1289,4 @@ PROCESS_STATUS_WORDS: Dict[int, str]
 REASON_WORDS: Dict[int, str]
 CHANNEL_WORDS: Dict[int, str]
 DISPOSITION_WORDS: Dict[int, str]
+FETCH_STATE_WORDS: Dict[int, str]

@@ -94,3 +94,4 @@ REMOVE_WEBHOOK = Unary("/belljar.v1.System/RemoveWebhook", api.RemoveWebhookRequ
 QUERY_AUDIT = Download("/belljar.v1.System/QueryAudit", api.QueryAuditRequest, api.AuditRecord)
 
 LIST_TEMPLATES = Unary("/belljar.v1.Templates/ListTemplates", api.ListTemplatesRequest, api.ListTemplatesResponse)
+FETCH_TEMPLATE = Download("/belljar.v1.Templates/FetchTemplate", api.FetchTemplateRequest, api.FetchStep)
