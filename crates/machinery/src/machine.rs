@@ -189,7 +189,7 @@ impl Machine {
             Err(_) => {
                 // Nobody else knows of it, so it is not left alone: the launcher gives up by itself, or it comes after all.
                 let _ = starting.await;
-                Err(probe::late())
+                Err(probe::late(probe::LIMIT))
             }
         };
         let started = started.elapsed();

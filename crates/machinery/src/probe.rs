@@ -45,8 +45,8 @@ pub async fn of(machine: &Machine, wall: &Wall) -> Probe {
 }
 
 /// It works perhaps, but too slowly to be counted on.
-pub(crate) fn late() -> Error {
-    let reason = format!("a tiny sandbox did not start within {} s", LIMIT.as_secs());
+pub fn late(limit: Duration) -> Error {
+    let reason = format!("a tiny sandbox did not start within {} s", limit.as_secs());
     Error::new(Code::StartFailed, reason)
 }
 

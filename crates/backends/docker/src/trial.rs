@@ -9,6 +9,7 @@ use belljar_backend::{
 use belljar_codes::Code;
 use belljar_machinery::probe;
 use belljar_policy::NetworkMode;
+use tokio::time::timeout;
 
 use crate::backend::{Docker, NAME};
 use crate::daemon::{self, class};
@@ -97,10 +98,18 @@ impl Docker {
         }
         let started = Instant::now();
         let id = spec.id.clone();
-        let running = self.start(spec).await;
-        let stopped = self.stop(&id).await;
+        let mut starting = std::pin::pin!(self.start(spec));
+        let running = match timeout(PROBE_LIMIT, &mut starting).await {
+            Ok(running) => running,
+            Err(_) => {
+                // Nobody else knows of it, so it is waited for, though not for ever: the engine may hang.
+                let _ = timeout(PROBE_LIMIT, starting).await;
+                Err(probe::late(PROBE_LIMIT))
+            }
+        };
+        let stopped = timeout(PROBE_LIMIT, self.stop(&id)).await;
         let enforcement = running?.enforcement;
-        stopped?;
+        stopped.map_err(|_| probe::late(PROBE_LIMIT))??;
         Ok((started.elapsed().as_secs_f64() * 1000.0, enforcement))
     }
 
@@ -114,8 +123,8 @@ impl Docker {
         let Some(found) = facts.runtime(runtime) else { return failed_probe(no_runtime(runtime)) };
         probe.runtime = Some(found.to_owned());
         probe.class = class(Some(found));
-        match tokio::time::timeout(PROBE_LIMIT, self.try_probe(found)).await {
-            Ok(Ok((milliseconds, enforcement))) => {
+        match self.try_probe(found).await {
+            Ok((milliseconds, enforcement)) => {
                 let place = if facts.near { "on this host" } else { "elsewhere" };
                 probe.works = true;
                 probe.fast = milliseconds < FAST_MILLISECONDS;
@@ -123,13 +132,9 @@ impl Docker {
                 probe.start_ms = Some(milliseconds);
                 probe.enforcement = enforcement;
             }
-            Ok(Err(error)) => {
+            Err(error) => {
                 let failed = failed_probe(error);
                 (probe.reason, probe.remedy) = (failed.reason, failed.remedy);
-            }
-            Err(_) => {
-                probe.reason =
-                    format!("a tiny sandbox did not start within {} s", PROBE_LIMIT.as_secs());
             }
         }
         probe
