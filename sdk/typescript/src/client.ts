@@ -11,7 +11,7 @@ import { type ListProcessesOptions, type SignalOptions, listProcesses } from "./
 import { Sandboxes } from "./sandboxes.js";
 import { SecretStore } from "./secrets.js";
 import { Snapshots } from "./snapshots.js";
-import { serverEvents } from "./sse.js";
+import { jsonLines, serverEvents } from "./sse.js";
 import type { Transport } from "./transport.js";
 
 export interface EventOptions extends SignalOptions {
@@ -21,6 +21,14 @@ export interface EventOptions extends SignalOptions {
   readonly sandbox?: string | undefined;
   /** Absent: all kinds. */
   readonly kinds?: readonly api.EventKind[] | undefined;
+}
+
+/** How far one part of an image is; bytes `of` how many, while they come. */
+export interface FetchStep {
+  readonly part: string;
+  readonly state: "waiting" | "coming" | "unpacking" | "done";
+  readonly bytes: number | null;
+  readonly of: number | null;
 }
 
 /**
@@ -145,6 +153,19 @@ export class Belljar implements AsyncDisposable {
   /** What sandboxes can start from. */
   async templates(options: SignalOptions = {}): Promise<api.Template[]> {
     return (await this.#get<api.ListTemplatesResponse>("/v1/templates", options)).templates;
+  }
+
+  /**
+   * Fetches the image that a template names, where the backend has images; ends when it is there. Nothing is fetched for
+   * other templates, and without a backend.
+   */
+  async *fetchTemplate(
+    template: string,
+    options: SignalOptions & { backend?: string | undefined } = {},
+  ): AsyncGenerator<FetchStep, void, undefined> {
+    const { backend, signal } = options;
+    const answer = await this.#transport.stream("POST", "/v1/templates/fetch", { json: { template, backend }, signal });
+    yield* jsonLines<FetchStep>(answer, signal);
   }
 
   /** Network policies with a name. */

@@ -4,7 +4,7 @@
  * `new Belljar()` finds or starts the server of this machine, or takes the address of another one.
  */
 export { type AuditOptions, type KeyOptions, Keys, Tenants, Webhooks } from "./administration.js";
-export { Belljar, type EventOptions } from "./client.js";
+export { Belljar, type EventOptions, type FetchStep } from "./client.js";
 export type { ClientOptions } from "./connect.js";
 export type { CommandOptions, RunOptions, StartOptions, TerminalSize, Words } from "./command.js";
 export type { Secrets } from "./callbacks.js";

@@ -37,6 +37,7 @@ test("every call takes a signal", async () => {
     probe: () => client.probe(given),
     findLeaks: () => client.findLeaks(given),
     stopServer: () => client.stopServer(given),
+    fetchTemplate: () => drained(client.fetchTemplate("host", given)),
     templates: () => client.templates(given),
     profiles: () => client.profiles(given),
     "snapshots.create": () => client.snapshots.create(sandbox.id, given),

@@ -128,6 +128,7 @@ test("the server tells of backends, leaks, rules and what it learned", async () 
   const [native] = await client.probe({ backend: "native" });
   assert.equal(native?.backend, "native");
   assert.ok(Array.isArray((await client.findLeaks()).found));
+  for await (const step of client.fetchTemplate("host")) assert.fail(`nothing is fetched for it: ${step.part}`);
   await using sandbox = await client.sandboxes.create({ policy: { record: true } });
   assert.equal((await sandbox.explain()).chosenBackend, sandbox.info.backend);
   await sandbox.run(["echo", "learned"]);

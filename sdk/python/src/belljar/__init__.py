@@ -18,7 +18,7 @@ from belljar._entries import Copied, FileEvent, FileInfo, SearchHit, Unpacked
 from belljar._failure import BelljarError, Decision
 from belljar._flows import Approval, NetworkDecision, NetworkInfo
 from belljar._generated.codes import PolicyDenied, TimedOut
-from belljar._kept import LearnedPolicy, Profile, Secret, Snapshot
+from belljar._kept import FetchStep, LearnedPolicy, Profile, Secret, Snapshot
 from belljar._models import (
     Enforcement,
     Event,
@@ -80,6 +80,7 @@ __all__ = [
     "Event",
     "Explanation",
     "ExposedPort",
+    "FetchStep",
     "FileEvent",
     "FileInfo",
     "Finding",

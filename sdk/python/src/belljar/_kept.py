@@ -77,6 +77,21 @@ class Profile:
 
 
 @dataclass(frozen=True)
+class FetchStep:
+    """How far one part of an image is: `waiting`, `coming`, `unpacking` or `done`; bytes of `of`, while they come."""
+
+    part: str
+    state: str
+    bytes: int | None
+    of: int | None
+
+
+def fetch_step(message: api.FetchStep) -> FetchStep:
+    state = api.FETCH_STATE_WORDS[message.state]
+    return FetchStep(message.part, state, present(message, "bytes"), present(message, "of"))
+
+
+@dataclass(frozen=True)
 class LearnedPolicy:
     """The smallest document that allows what a sandbox did, as YAML; notes: what could not be learned exactly."""
 

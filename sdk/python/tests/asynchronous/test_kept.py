@@ -132,6 +132,7 @@ async def test_the_server_tells_of_backends_leaks_rules_and_what_it_learned(clie
     assert native.backend == "native"
     assert isinstance(await client.find_leaks(), list)
     assert {"locked", "packages"} <= {profile.name for profile in await client.profiles()}
+    assert [step async for step in client.fetch_template("host")] == []
     assert await client.approvals() == []
     with pytest.raises(errors.BelljarError):
         await client.answer("nothing", "once")

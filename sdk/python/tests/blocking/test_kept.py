@@ -131,6 +131,7 @@ def test_the_server_tells_of_backends_leaks_rules_and_what_it_learned(client: Be
     assert native.backend == "native"
     assert isinstance(client.find_leaks(), list)
     assert {"locked", "packages"} <= {profile.name for profile in client.profiles()}
+    assert [step for step in client.fetch_template("host")] == []
     assert client.approvals() == []
     with pytest.raises(errors.BelljarError):
         client.answer("nothing", "once")

@@ -18,7 +18,7 @@ from belljar._async.snapshots import AsyncSnapshots
 from belljar._flows import Approval
 from belljar._generated import api, methods
 from belljar._generated.codes import InvalidArgument
-from belljar._kept import Profile
+from belljar._kept import FetchStep, Profile, fetch_step
 from belljar._models import Server, Template, stamp
 
 # Seconds that a server which went away is waited for.
@@ -83,6 +83,15 @@ class AsyncBelljar:
         """What sandboxes can start from."""
         answer = await self._connection.call(methods.LIST_TEMPLATES, api.ListTemplatesRequest(), again=True)
         return [Template.of(template) for template in answer.templates]
+
+    async def fetch_template(self, template: str, *, backend: str | None = None) -> AsyncIterator[FetchStep]:
+        """Fetches the image that a template names, where the backend has images; ends when it is there.
+
+        Nothing is fetched for other templates, and without a backend.
+        """
+        request = api.FetchTemplateRequest(template=template, backend=backend)
+        async for message in self._connection.download(methods.FETCH_TEMPLATE, request):
+            yield fetch_step(message)
 
     async def profiles(self) -> list[Profile]:
         """Network policies with a name."""

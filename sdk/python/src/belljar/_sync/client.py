@@ -12,7 +12,7 @@ from belljar._administration import AuditRecord, Caller, Leak, Probe
 from belljar._flows import Approval
 from belljar._generated import api, methods
 from belljar._generated.codes import InvalidArgument
-from belljar._kept import Profile
+from belljar._kept import FetchStep, Profile, fetch_step
 from belljar._models import Server, Template, stamp
 from belljar._sync.administration import Keys, Tenants, Webhooks
 from belljar._sync.connection import Connection
@@ -84,6 +84,15 @@ class Belljar:
         """What sandboxes can start from."""
         answer = self._connection.call(methods.LIST_TEMPLATES, api.ListTemplatesRequest(), again=True)
         return [Template.of(template) for template in answer.templates]
+
+    def fetch_template(self, template: str, *, backend: str | None = None) -> Iterator[FetchStep]:
+        """Fetches the image that a template names, where the backend has images; ends when it is there.
+
+        Nothing is fetched for other templates, and without a backend.
+        """
+        request = api.FetchTemplateRequest(template=template, backend=backend)
+        for message in self._connection.download(methods.FETCH_TEMPLATE, request):
+            yield fetch_step(message)
 
     def profiles(self) -> list[Profile]:
         """Network policies with a name."""
