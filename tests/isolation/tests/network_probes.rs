@@ -8,6 +8,11 @@ mod common {
     pub(crate) mod world;
 }
 
+use std::io;
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 use std::time::Instant;
 
 use belljar_testkit::{Finished, Installation, PROMPT, Sandbox, matrix, wait_until};
@@ -17,6 +22,8 @@ matrix! {
     other_kinds_of_questions_and_floods_of_them_stay_at_the_door,
     a_sandbox_speaks_as_itself_only,
     sandboxes_do_not_reach_each_other,
+    a_shown_port_asks_sandboxes_for_its_token_too,
+    volumes_are_shared_by_their_names_only,
 }
 
 fn python(sandbox: &Sandbox<'_>, program: &str) -> Finished {
@@ -217,4 +224,130 @@ print(' '.join(reached))
     let asked = other.exec(["cat", "/workspace/asked"]).text();
     assert!(asked.contains("itself") && !asked.contains("stranger"), "{asked}");
     assert_eq!(world.reached(HOST), 0);
+}
+
+/// Stands for whatever makes a server public: passes what comes to an address of the host on to it, and counts.
+fn publish(port: u16, to: String) -> Arc<AtomicUsize> {
+    let listener = TcpListener::bind((HOST, port)).expect("an address of ours");
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&count);
+    thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            counted.fetch_add(1, Ordering::Relaxed);
+            let Ok(server) = TcpStream::connect(&to) else { continue };
+            for (mut from, mut to) in [(clone(&client), clone(&server)), (server, client)] {
+                thread::spawn(move || {
+                    let _ = io::copy(&mut from, &mut to);
+                    let _ = to.shutdown(std::net::Shutdown::Write);
+                });
+            }
+        }
+    });
+    count
+}
+
+fn clone(stream: &TcpStream) -> TcpStream {
+    stream.try_clone().expect("a descriptor more")
+}
+
+/// An HTTP server at 8000 that says how it was asked.
+const SHOWN: &str = r"
+import http.server
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        with open('/workspace/asked', 'a') as f:
+            f.write(self.path + '\n')
+        self.send_response(200); self.end_headers(); self.wfile.write(b'neighbour')
+    def log_message(self, *a): pass
+server = http.server.HTTPServer(('127.0.0.1', 8000), Handler)
+open('/workspace/ready', 'w').close()
+server.serve_forever()
+";
+
+fn a_shown_port_asks_sandboxes_for_its_token_too(belljar: &Installation) {
+    const PORT: u16 = 8080;
+    let _world = World::new(belljar);
+    let mut server = belljar.start(["serve", "--listen", "127.0.0.1:0", "--json"]);
+    let ready: serde_json::Value = serde_json::from_str(&server.line()).expect("a line of JSON");
+    let addresses = ready["addresses"].as_array().expect("a list").iter();
+    let address = addresses.filter_map(|one| one.as_str()?.strip_prefix("http://")).next();
+    let arrived = publish(PORT, address.expect("an address").to_owned());
+    // Where nobody has a key, whoever is on this machine is the operator.
+    belljar.run(["keys", "create"]).expect_success();
+
+    let other = belljar.create(&["--name", "other"]);
+    let serve = ["exec", "--detach", other.id(), "--", "/usr/bin/python3", "-c", SHOWN];
+    belljar.run(serve).expect_success();
+    let ready = || (other.exec(["test", "-e", "/workspace/ready"]).code() == 0).then_some(());
+    assert!(wait_until(PROMPT, ready).is_some());
+    let full = ["--name", "one", "--network", "full"];
+    let one = belljar.create(&full);
+    let let_near = format!("{HOST}/32");
+    let near = belljar.create(&["--name", "near", "--network", "full", "--allow-cidr", &let_near]);
+    let expose = |sandbox: &str| -> serde_json::Value {
+        let shown = belljar.run(["expose", sandbox, "8000", "--json"]).expect_success().text();
+        serde_json::from_str(&shown).expect("JSON")
+    };
+    let (shown, own) = (expose(other.id()), expose(near.id()));
+    let name = format!("8000-{}.localhost", other.id());
+    let token = |of: &serde_json::Value| of["token"].as_str().expect("a token").to_owned();
+
+    let ask = |sandbox: &Sandbox<'_>, host: &str, path: &str, header: &str| {
+        let program = format!(
+            r"
+import socket
+try:
+    with socket.create_connection(('{HOST}', {PORT}), 60) as s:
+        s.sendall('GET {path} HTTP/1.1\r\nhost: {host}:{PORT}\r\nconnection: close\r\n{header}\r\n'.encode())
+        answer = b''
+        while got := s.recv(4096):
+            answer += got
+        print(answer.split(b' ')[1].decode() if answer else 'nothing', b'neighbour' in answer)
+except OSError:
+    print('nothing', False)
+"
+        );
+        sandbox.exec(["/usr/bin/python3", "-c", &program]).expect_success().text()
+    };
+    // The host's own addresses are not part of the network that a sandbox has.
+    let stolen = format!("x-belljar-token: {}\\r\\n", token(&shown));
+    assert_eq!(ask(&one, &name, "/stranger", &stolen), "403 False\n", "by the door");
+    assert_eq!(arrived.load(Ordering::Relaxed), 0);
+    // Where the operator names them, the server is reached, and asks as it asks everybody.
+    let wrong = format!("x-belljar-token: {}\\r\\n", token(&own));
+    for header in ["", "x-belljar-token: none\\r\\n", &wrong, "cookie: belljar=1\\r\\n"] {
+        let answer = ask(&near, &name, "/stranger", header);
+        assert!(answer == "401 False\n" || answer == "403 False\n", "{header}: {answer}");
+    }
+    let path = format!("/v1/sandboxes/{}/ports/8000/stranger", other.id());
+    for path in [path.as_str(), "/v1/sandboxes"] {
+        let answer = ask(&near, "localhost", path, &wrong);
+        assert!(answer == "401 False\n" || answer == "403 False\n", "{path}: {answer}");
+    }
+    assert_eq!(arrived.load(Ordering::Relaxed), 6, "it was the server that refused");
+    // Twin: with the token it opens.
+    assert_eq!(ask(&near, &name, "/known", &stolen), "200 True\n");
+    assert_eq!(other.exec(["cat", "/workspace/asked"]).text(), "/known\n");
+    belljar.run(["server", "stop"]).expect_success();
+    server.finish().expect_success();
+}
+
+fn volumes_are_shared_by_their_names_only(belljar: &Installation) {
+    let one = belljar.create(&["--name", "one", "--volume", "mine"]);
+    let other = belljar.create(&["--name", "other", "--volume", "theirs"]);
+    let write = ["sh", "-c", "echo private > /storage/secret; ln -s ../theirs /storage/link"];
+    other.exec(write).expect_success();
+    one.exec(["sh", "-c", "echo own > /storage/file; ln -s ../theirs /storage/link"])
+        .expect_success();
+    let look = "cat /storage/secret /storage/../theirs/secret /storage/link/secret /storage/file; \
+                find / -xdev -name secret -path '*storage*' 2>/dev/null; true";
+    assert_eq!(one.exec(["sh", "-c", look]).text(), "own\n");
+    for name in ["../theirs", "mine/../theirs", "/theirs", "", ".", ".."] {
+        assert!(belljar.try_create(&["--volume", name]).is_err(), "`{name}`");
+    }
+    // Twin: who is given the name has the files, and both see what the other writes.
+    let third = belljar.create(&["--name", "third", "--volume", "theirs"]);
+    assert_eq!(third.exec(["cat", "/storage/secret"]).text(), "private\n");
+    third.exec(["sh", "-c", "echo seen > /storage/secret"]).expect_success();
+    assert_eq!(other.exec(["cat", "/storage/secret"]).text(), "seen\n");
 }
