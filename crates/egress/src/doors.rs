@@ -105,6 +105,13 @@ async fn accept<F: Future<Output = ()> + Send + 'static>(
     }
 }
 
+pub(crate) fn fuzz_opening(bytes: &[u8]) {
+    let claimed = head::claimed_host(bytes);
+    let normal = |name: &str| crate::names::normalise(name).as_deref() == Some(name);
+    assert!(claimed.as_deref().is_none_or(normal), "{claimed:?}");
+    let _ = head::is_http(bytes);
+}
+
 pub(crate) fn fuzz_connect(bytes: &[u8]) {
     if let Some(target) = tunnel::connect_target(bytes) {
         assert_ne!(target.port, 0);

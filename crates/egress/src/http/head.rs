@@ -88,6 +88,24 @@ pub(super) fn read(
     Ok(Head { host, port, methods, path, query, websocket })
 }
 
+/// What holds for every head that is understood; for `fuzzing`.
+pub(crate) fn fuzz(parts: &Parts) {
+    let names = ["a.example".to_owned()];
+    for (entry, port) in [(Entry::Tls, 443), (Entry::Plain, 80), (Entry::Proxy, 0)] {
+        let Ok(head) = read(parts, entry, &names, port) else { continue };
+        assert!(entry == Entry::Proxy || (names.contains(&head.host) && head.port == port));
+        assert_eq!(head.methods[0], parts.method.as_str());
+        // What was judged is what is sent, and it means the same to who reads it again.
+        assert_eq!(CanonicalPath::parse(head.path.as_str()).as_ref(), Ok(&head.path));
+        let up = |path: &str| path.split('/').any(|segment| segment == "..");
+        assert!(!head.path.readings().any(up), "{:?}", head.path);
+        assert!(http::Uri::try_from(head.path.as_str()).is_ok(), "{:?}", head.path);
+        let mut headers = parts.headers.clone();
+        strip_hop_by_hop(&mut headers);
+        assert!(!headers.contains_key(CONNECTION) && !headers.contains_key(TRANSFER_ENCODING));
+    }
+}
+
 /// Refuses what two readers could take for messages of different lengths.
 fn framing(headers: &HeaderMap, version: Version) -> Result<(), BadHead> {
     let mut lengths = headers.get_all(CONTENT_LENGTH).iter();

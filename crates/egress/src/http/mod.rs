@@ -31,6 +31,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsAcceptor;
 
+pub(crate) use head::fuzz as fuzz_head;
 pub(crate) use path::CanonicalPath;
 
 use crate::Reason;

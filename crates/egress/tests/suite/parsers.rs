@@ -1,5 +1,8 @@
 //! What the fuzz targets check, on every run of the tests.
 
+#[path = "../../../../fuzz/checks/mutate.rs"]
+mod mutate;
+
 use belljar_egress::fuzzing;
 use proptest::prelude::*;
 
@@ -39,4 +42,46 @@ proptest! {
     fn tunnels_are_read_from_any_line(line in "CONNECT [a-zA-Z0-9.:\\[\\]@%/-]{0,40} HTTP/1.[01]") {
         fuzzing::connect(line.as_bytes());
     }
+}
+
+/// A greeting as rustls sends it.
+fn greeting(name: &str) -> Vec<u8> {
+    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(rustls::RootCertStore::empty())
+        .with_no_client_auth();
+    let name = rustls::pki_types::ServerName::try_from(name.to_owned()).unwrap();
+    let mut client = rustls::ClientConnection::new(std::sync::Arc::new(config), name).unwrap();
+    let mut bytes = Vec::new();
+    client.write_tls(&mut bytes).unwrap();
+    bytes
+}
+
+const QUESTION: &[u8] = b"\0\x07\x01\0\0\x01\0\0\0\0\0\0\x01a\x07example\0\0\x01\0\x01";
+const REPLY: &[u8] = b"\0\x07\x81\x80\0\x01\0\x02\0\0\0\0\x01a\x07example\0\0\x01\0\x01\
+    \xc0\x0c\0\x05\0\x01\0\0\x0e\x10\0\x04\x01b\xc0\x0e\
+    \x01b\xc0\x0e\0\x01\0\x01\0\0\x0e\x10\0\x04\x0b\0\0\x0a";
+
+#[test]
+fn parsers_hold_on_changed_messages() {
+    let (one, other) = (greeting("a.example"), greeting("127.0.0.1"));
+    mutate::run("hello", &[&one, &other], fuzzing::hello);
+    mutate::run("question", &[QUESTION, REPLY], fuzzing::question);
+    mutate::run("reply", &[REPLY, QUESTION], fuzzing::reply);
+    let connects: [&[u8]; 3] = [
+        b"CONNECT a.example:443 HTTP/1.1\r\nHost: a.example:443\r\n\r\n",
+        b"CONNECT [2001:db8::1]:443 HTTP/1.0\r\n\r\n",
+        b"GET http://a.example/x HTTP/1.1\r\nHost: a.example\r\n\r\n",
+    ];
+    mutate::run("connect", &connects, fuzzing::connect);
+    mutate::run("opening", &connects, fuzzing::opening);
+    let heads: [&[u8]; 4] = [
+        b"GET /a/./b/../c%2e%2E/%2f;x=1//d?q=1\nhost: a.example\ncontent-length: 5",
+        b"POST https://a.example:443/a%252f..%2e/\nhost: a.example:443\ntransfer-encoding: chunked",
+        b"GET /ws\nhost: a.example\nconnection: upgrade, x\nupgrade: websocket\nx-http-method: DELETE",
+        b"GET http://A.example./\nhost: a.example:80\nconnection: close",
+    ];
+    mutate::run("head", &heads, fuzzing::head);
 }

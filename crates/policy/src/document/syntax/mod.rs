@@ -47,9 +47,9 @@ pub fn read<T: DeserializeOwned>(text: &str, format: Format) -> Result<T, Refusa
             "split it and join the parts with `extends`",
         ));
     }
-    let node = match format {
-        Format::Yaml => yaml::parse(text)?,
-        Format::Json => json::parse(text)?,
+    let tree = match format {
+        Format::Yaml => yaml::parse(text),
+        Format::Json => json::parse(text),
     };
-    T::deserialize(&node)
+    tree.and_then(|node| T::deserialize(&node)).map_err(|refusal| refusal.within(text))
 }

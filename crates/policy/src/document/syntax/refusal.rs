@@ -36,6 +36,18 @@ impl Refusal {
         self
     }
 
+    /// Where a text ends too early, readers name the line after its last one, which nobody finds in a file.
+    pub(crate) fn within(mut self, text: &str) -> Self {
+        let last = text.rsplit(['\n', '\r']).next().unwrap_or_default();
+        let before = &text[..text.len() - last.len()];
+        let breaks = before.matches(['\n', '\r']).count() - before.matches("\r\n").count();
+        let end = Position::new(breaks + 1, last.chars().count() + 1);
+        if self.position.is_some_and(|position| position.line > end.line) {
+            self.position = Some(end);
+        }
+        self
+    }
+
     /// Counted from one.
     #[must_use]
     pub fn line(&self) -> Option<u32> {

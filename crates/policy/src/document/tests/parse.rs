@@ -212,3 +212,14 @@ fn size_and_depth_are_bounded() {
     let many = format!("rules:\n{}", rule.repeat(20_001));
     assert!(refused(&many).message.contains("rules"));
 }
+
+#[test]
+fn a_text_that_ends_too_early_does_so_where_it_ends() {
+    let place = |text: &str| {
+        let refusal = Document::parse(text, Format::Yaml).unwrap_err();
+        (refusal.line(), refusal.column())
+    };
+    assert_eq!(place("{name: x, rules: [{name"), (Some(1), Some(24)));
+    assert_eq!(place("name: x\r\nrules: ["), (Some(2), Some(9)));
+    assert_eq!(place("name: x\nrules: [}\n"), (Some(2), Some(9)));
+}
