@@ -124,6 +124,8 @@ fn handshake(bytes: &[u8]) -> Result<Option<Vec<u8>>, Malformed> {
             return Err(Malformed("has an empty or overlong record"));
         }
         let here = after.len().min(length);
+        // As far as records are announced, whether or not their bytes have come: what is decided must not depend on that.
+        let announced = message.len() + length;
         message.extend_from_slice(&after[..here]);
         if let Some(&[kind, high, middle, low]) = message.first_chunk::<4>() {
             let length = usize::from(high) << 16 | usize::from(middle) << 8 | usize::from(low);
@@ -133,7 +135,7 @@ fn handshake(bytes: &[u8]) -> Result<Option<Vec<u8>>, Malformed> {
             if length > MAX_RECORD {
                 return Err(Malformed("is too long"));
             }
-            if message.len() > 4 + length {
+            if announced > 4 + length {
                 return Err(Malformed("is followed by more than itself"));
             }
             if message.len() == 4 + length {

@@ -138,3 +138,14 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_record_that_announces_more_than_the_greeting_is_refused_before_it_comes() {
+    let mut bytes = real("a.example", &[]);
+    assert!(matches!(parse(&bytes), Ok(Some(_))));
+    bytes[4] += 1;
+    let refused = Err(Malformed("is followed by more than itself"));
+    assert_eq!(parse(&bytes), refused);
+    bytes.push(0);
+    assert_eq!(parse(&bytes), refused);
+}
