@@ -52,20 +52,24 @@ impl Docker {
         let usual = facts.usual_runtime.as_deref().unwrap_or("runc");
         let stronger = RUNTIMES.into_iter().filter(|name| facts.runtime(name).is_some());
         let stronger = stronger.filter(|name| class(Some(name)) > class(Some(usual)));
-        let mut best = None;
-        let mut passed_over = Vec::new();
+        let mut tried = Vec::new();
         for runtime in stronger.chain([usual]) {
-            let mut probe = self.probe_runtime(runtime).await;
-            if probe.works && probe.fast {
-                passed_over.push(probe.reason);
-                probe.reason = passed_over.join("; ");
-                return probe;
+            let probe = self.probe_runtime(runtime).await;
+            let is_enough = probe.works && probe.fast;
+            tried.push(probe);
+            if is_enough {
+                break;
             }
-            let why = if probe.works { "it is slow" } else { &probe.reason };
-            passed_over.push(format!("not `{runtime}`: {why}"));
-            best = best.filter(|best: &Probe| best.works).or(Some(probe));
         }
-        best.unwrap_or_else(empty_probe)
+        // The last if it is fast, else the strongest that works at all.
+        let fast = tried.iter().position(|probe| probe.works && probe.fast);
+        let chosen = fast.or_else(|| tried.iter().position(|probe| probe.works));
+        let chosen = chosen.unwrap_or(tried.len().saturating_sub(1));
+        let mut reasons: Vec<String> = tried.iter().take(chosen).map(passed_over).collect();
+        let mut probe = tried.swap_remove(chosen);
+        reasons.push(probe.reason);
+        probe.reason = reasons.join("; ");
+        probe
     }
 
     /// The engine's name for the runtime of a sandbox.
@@ -147,6 +151,12 @@ fn no_runtime(name: &str) -> Error {
         format!("the engine has no runtime `{}`", name.escape_default()),
     )
     .with_remedy("add it to the engine's configuration, or leave out `--runtime`")
+}
+
+/// Why a runtime is not the one.
+fn passed_over(probe: &Probe) -> String {
+    let why = if probe.works { "it is slow" } else { &probe.reason };
+    format!("not `{}`: {why}", probe.runtime.as_deref().unwrap_or_default())
 }
 
 fn empty_probe() -> Probe {
