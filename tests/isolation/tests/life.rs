@@ -12,6 +12,9 @@ use belljar_testkit::{Installation, Mode, PROMPT, matrix, wait_until};
 use common::PROBE;
 use serde_json::Value;
 
+/// For what takes several commands on a slow machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 matrix! {
     alone a_whole_life_leaves_the_machine_as_it_was,
     a_killed_command_leaves_a_working_sandbox,
@@ -57,7 +60,7 @@ fn a_killed_create_leaves_nothing(belljar: &Installation) {
         create.kill();
         // What the launcher was doing when its caller died may take a moment to end.
         let mut unsettled = Vec::new();
-        let settled = wait_until(PROMPT, || {
+        let settled = wait_until(PATIENCE, || {
             let listed = belljar.run(["list", "--json"]).expect_success().json();
             unsettled = listed.as_array().cloned().unwrap_or_default();
             unsettled.retain(|sandbox| sandbox["state"] != "ready");
@@ -76,7 +79,7 @@ fn a_killed_create_leaves_nothing(belljar: &Installation) {
 /// is found by who looks for leaks, and removed.
 fn expect_no_containers(belljar: &Installation) {
     let mut left = String::new();
-    let gone = wait_until(PROMPT, || {
+    let gone = wait_until(PATIENCE, || {
         belljar.run(["doctor", "--leaks", "--fix"]);
         left = belljar.daemon().containers("name=belljar-");
         left.is_empty().then_some(())

@@ -5,10 +5,14 @@ use std::io;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
-use belljar_testkit::{Installation, PROMPT, matrix, wait_until, write_busybox};
+use belljar_testkit::{Installation, matrix, wait_until, write_busybox};
 
 use super::{IMAGE, lead_to, run};
+
+/// A record is written soon, but by another process.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 matrix! {
     docker programs_of_this_host_that_are_not_listed_are_not_there,
@@ -104,7 +108,7 @@ fn expect_limited(belljar: &Installation, template: &str, programs: &str, times:
 fn expect_records(belljar: &Installation, program: &str, times: usize) {
     let mark = format!("\"name\":\"{program}\"");
     let mut found = Vec::new();
-    let recorded = wait_until(PROMPT, || {
+    let recorded = wait_until(PATIENCE, || {
         let audit = fs::read_to_string(belljar.state().join("audit.jsonl")).unwrap_or_default();
         found = audit.lines().filter(|line| line.contains(&mark)).map(str::to_owned).collect();
         found.retain(|line| line.contains("program-denied"));
