@@ -55,9 +55,8 @@ export class Snapshots {
   }
 
   /**
-   * A new sandbox with the files of a snapshot, which are verified first. Template, limits, network, user and isolation
-   * are as they were in the snapshot's sandbox where the options say nothing; a policy is not kept with the files, and has
-   * to be given again. As often as wanted: each is a fork.
+   * A new sandbox with the files of a snapshot, which are verified first. Template, limits, network, user, isolation and
+   * policy are as they were in the snapshot's sandbox where the options say nothing. As often as wanted: each is a fork.
    */
   async restore(nameOrId: string, options: Omit<CreateOptions, "idempotencyKey"> = {}): Promise<Sandbox> {
     const json = { create: await createRequest(options) };

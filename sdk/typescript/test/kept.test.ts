@@ -4,6 +4,7 @@ import { test } from "node:test";
 import {
   Belljar,
   PermissionDeniedError,
+  PolicyDeniedError,
   PolicyNotFoundError,
   SecretNotFoundError,
   SnapshotNotFoundError,
@@ -35,6 +36,18 @@ test("files are kept, and each sandbox made from them is its own", async () => {
   await client.snapshots.remove("morning");
   assert.ok((await failureOf(client.snapshots.restore("morning"))) instanceof SnapshotNotFoundError);
   assert.equal((await second.run("cat work.txt")).stdout, "kept");
+});
+
+test("what is restored runs under the policy of its snapshot", async () => {
+  const policy = "rules: [{name: no-id, condition: {field: command, operator: contains, value: id}, action: deny}]\n";
+  await using client = new Belljar(at.server.socket);
+  await using first = await client.sandboxes.create({ policy });
+  const snapshot = await first.snapshot();
+  assert.equal(snapshot.policy?.digest, first.info.policy?.digest);
+  await using second = await client.snapshots.restore(snapshot.snapshotId);
+  assert.ok((await failureOf(second.run("id"))) instanceof PolicyDeniedError);
+  assert.equal((await second.run("echo yes")).stdout, "yes\n");
+  await client.snapshots.remove(snapshot.snapshotId);
 });
 
 test("secrets go in, and only their names come out", async () => {

@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from belljar._generated import api
-from belljar._models import moment, present
+from belljar._models import SandboxPolicy, moment, policy_of, present
 
 
 @dataclass(frozen=True)
 class Snapshot:
     """The kept files of a sandbox. bytes: what is stored; content_bytes: the sum of the sizes of all files.
 
-    skipped: entries that were left out (pipes, sockets, what could not be read).
+    skipped: entries that were left out (pipes, sockets, what could not be read). policy: what its sandbox ran under; a
+    restored one does too, unless another is named.
     """
 
     id: str
@@ -29,6 +30,7 @@ class Snapshot:
     paths: Sequence[str]
     labels: Mapping[str, str]
     skipped: int
+    policy: SandboxPolicy | None
 
     @classmethod
     def of(cls, message: api.Snapshot) -> Snapshot:
@@ -45,6 +47,7 @@ class Snapshot:
             paths=tuple(message.paths),
             labels=dict(message.labels),
             skipped=message.skipped,
+            policy=policy_of(message),
         )
 
 

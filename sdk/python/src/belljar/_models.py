@@ -182,7 +182,7 @@ class SandboxInfo:
         )
 
 
-def policy_of(message: api.Sandbox) -> SandboxPolicy | None:
+def policy_of(message: api.Sandbox | api.Snapshot) -> SandboxPolicy | None:
     if not message.HasField("policy"):
         return None
     policy = message.policy

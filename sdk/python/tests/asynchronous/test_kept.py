@@ -37,6 +37,18 @@ async def test_files_are_kept_and_each_sandbox_made_from_them_is_its_own(client:
             assert (await second.run("cat work.txt")).stdout == "kept"
 
 
+async def test_what_is_restored_runs_under_the_policy_of_its_snapshot(client: AsyncBelljar) -> None:
+    policy = "rules: [{name: no-id, condition: {field: command, operator: contains, value: id}, action: deny}]\n"
+    async with await client.sandboxes.create(policy=policy) as first:
+        snapshot = await first.snapshot()
+        assert snapshot.policy == first.info.policy is not None
+        async with await client.snapshots.restore(snapshot.id) as second:
+            with pytest.raises(errors.PolicyDenied):
+                await second.run("id")
+            assert (await second.run("echo yes")).stdout == "yes\n"
+        await client.snapshots.remove(snapshot.id)
+
+
 async def test_secrets_go_in_and_only_their_names_come_out(client: AsyncBelljar) -> None:
     kept = await client.secrets.set("token", "a-value-of-the-host")
     again = await client.secrets.set("token", "another-value")

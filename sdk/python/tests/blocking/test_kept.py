@@ -38,6 +38,18 @@ def test_files_are_kept_and_each_sandbox_made_from_them_is_its_own(client: Bellj
             assert (second.run("cat work.txt")).stdout == "kept"
 
 
+def test_what_is_restored_runs_under_the_policy_of_its_snapshot(client: Belljar) -> None:
+    policy = "rules: [{name: no-id, condition: {field: command, operator: contains, value: id}, action: deny}]\n"
+    with client.sandboxes.create(policy=policy) as first:
+        snapshot = first.snapshot()
+        assert snapshot.policy == first.info.policy is not None
+        with client.snapshots.restore(snapshot.id) as second:
+            with pytest.raises(errors.PolicyDenied):
+                second.run("id")
+            assert (second.run("echo yes")).stdout == "yes\n"
+        client.snapshots.remove(snapshot.id)
+
+
 def test_secrets_go_in_and_only_their_names_come_out(client: Belljar) -> None:
     kept = client.secrets.set("token", "a-value-of-the-host")
     again = client.secrets.set("token", "another-value")

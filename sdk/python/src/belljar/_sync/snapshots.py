@@ -58,8 +58,7 @@ class Snapshots:
     def restore(self, snapshot: str, /, **options: Unpack[CreateOptions]) -> Sandbox:
         """A new sandbox with the files of a snapshot, which are verified first. As often as wanted: each is a fork.
 
-        Template, limits, network, user and isolation are as they were where the options say nothing. A policy is not
-        kept with the files: give `policy` again.
+        Template, limits, network, user, isolation and policy are as they were where the options say nothing.
         """
         request = api.RestoreSnapshotRequest(snapshot_id=snapshot, create=_requests.create(**options))
         # There is none for a restore, so that it is never sent twice either.
