@@ -517,6 +517,7 @@ impl Engine {
         request: &CreateRequest,
         steps: &mpsc::Sender<FetchStep>,
     ) -> Result<()> {
+        self.scope.may_create()?;
         if let (TemplateSpec::Image(image), BackendChoice::Named(name)) =
             (&request.template, &request.backend)
         {

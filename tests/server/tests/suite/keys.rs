@@ -6,6 +6,7 @@ use belljar_api::v1;
 use belljar_client::{Address, Client};
 use belljar_codes::Code;
 use belljar_server_tests::{Host, create, refused, settled, shell};
+use tonic::Status;
 
 /// The secret of a new key.
 pub(crate) async fn key(admin: &Client, request: v1::CreateKeyRequest) -> String {
@@ -115,6 +116,15 @@ async fn no_key_makes_itself_greater() {
     // A sandbox's key makes no sandboxes.
     let more = inside.sandboxes.clone().create_sandbox(v1::CreateSandboxRequest::default()).await;
     assert_eq!(refused(more), Code::PermissionDenied);
+    // Nor does it have anything fetched for some; a tenant may.
+    let fetch = async |client: &Client| {
+        let request = v1::FetchTemplateRequest { template: "host".to_owned(), backend: None };
+        let mut steps = client.templates.clone().fetch_template(request).await?.into_inner();
+        while steps.message().await?.is_some() {}
+        Ok::<(), Status>(())
+    };
+    assert_eq!(refused(fetch(&inside).await), Code::PermissionDenied);
+    fetch(&tenant).await.unwrap();
     // What is the administrator's, or another's.
     let mut system = tenant.system.clone();
     let denied = Code::PermissionDenied;

@@ -22,6 +22,7 @@ const OTHERS: &[&str] = &[
     "ListPolicies",
     "RemovePolicy",
     "ListTemplates",
+    "FetchTemplate",
     "GetServer",
     "StopServer",
     "GetCaller",
