@@ -48,6 +48,33 @@ fn a_sandbox_lives_and_ends() {
 }
 
 #[test]
+fn a_sandbox_whose_files_cannot_be_written_is_not_left_behind() {
+    with_server(async |client| {
+        let with_file = |path: &str| json!({"files": [{"path": path, "content": "YQ=="}]});
+        let snapshot = async |id: &str| {
+            let made = client.post(&format!("/v1/sandboxes/{id}/snapshots"), &json!({})).await.ok();
+            format!("/v1/snapshots/{}/restore", made["snapshot_id"].as_str().unwrap())
+        };
+        let count = async || {
+            let listed = client.get("/v1/sandboxes").await.ok();
+            listed["sandboxes"].as_array().unwrap().len()
+        };
+        let id = client.create(with_file("/workspace/deep/a")).await;
+        let restore = snapshot(&id).await;
+        assert_eq!(count().await, 1);
+        for path in ["/proc/nothing", ""] {
+            let refused = client.post("/v1/sandboxes", &with_file(path)).await;
+            assert!(refused.status.is_client_error(), "{refused:?}");
+            let refused = client.post(&restore, &json!({"create": with_file(path)})).await;
+            assert!(refused.status.is_client_error(), "{refused:?}");
+        }
+        assert_eq!(count().await, 1);
+        client.post(&restore, &json!({"create": with_file("b")})).await.ok();
+        assert_eq!(count().await, 2);
+    });
+}
+
+#[test]
 fn over_the_unix_socket_it_is_the_same() {
     with_server(async |client| {
         let client = Client { unix: true, ..client };

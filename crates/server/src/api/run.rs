@@ -12,7 +12,7 @@ use futures_util::{Stream, StreamExt, stream};
 use tokio::sync::oneshot;
 
 use super::processes::outputs;
-use super::sandboxes::write_files;
+use super::sandboxes::{files, write_files};
 use super::{Answers, Api};
 use crate::action;
 use crate::call::Call;
@@ -88,7 +88,7 @@ impl Api {
         request: &v1::RunRequest,
     ) -> Result<(v1::Process, usize)> {
         let sandbox = &session.sandbox.id;
-        write_files(engine, sandbox, &request.write).await?;
+        write_files(engine, sandbox, &files(&request.write)?).await?;
         let key = request.idempotency_key.as_deref();
         self.begin(call, sandbox.as_str(), request.command.as_ref(), key).await
     }

@@ -1,8 +1,10 @@
 //! Creating, finding, keeping and ending sandboxes.
 
+use std::path::Path;
+
 use belljar_api::v1;
 use belljar_codes::Code;
-use belljar_engine::{EventKind, Events, Sandbox, SandboxId, SandboxQuery, SessionRequest};
+use belljar_engine::{Engine, EventKind, Events, Sandbox, SandboxId, SandboxQuery, SessionRequest};
 use futures_util::stream;
 
 use super::{Answers, Api};
@@ -24,6 +26,7 @@ impl Api {
             let engine = self.engine.scoped(scope);
             let mut create = convert::create_request(&call.caller, &request)?;
             create.idempotency_key.clone_from(&request.idempotency_key);
+            let files = files(&request.files)?;
             let (sandbox, created) = if request.get_or_create {
                 if create.name.is_none() {
                     return Err(Problem::new(
@@ -42,7 +45,13 @@ impl Api {
             call.belongs_to(&sandbox.tenant);
             if created {
                 measure::created();
-                write_files(&engine, &sandbox.id, &request.files).await?;
+                let written = write_files(&engine, &sandbox.id, &files).await;
+                // With a key it may be an earlier one, which whoever asks again finds; without, nobody would know of it.
+                if request.idempotency_key.is_none() {
+                    or_nothing(&engine, &sandbox.id, written).await?;
+                } else {
+                    written?;
+                }
             }
             Ok(convert::sandbox(&sandbox))
         };
@@ -254,17 +263,32 @@ impl Wanted {
     }
 }
 
-/// Writes the files that come with a request.
+/// The files that come with a request.
+pub(super) fn files(files: &[v1::FileContent]) -> Result<Vec<(&Path, &[u8])>> {
+    let pairs =
+        files.iter().map(|file| Ok((convert::path("files.path", &file.path)?, &file.content[..])));
+    pairs.collect()
+}
+
 pub(super) async fn write_files(
-    engine: &belljar_engine::Engine,
+    engine: &Engine,
     id: &SandboxId,
-    files: &[v1::FileContent],
+    files: &[(&Path, &[u8])],
 ) -> Result<()> {
-    for file in files {
-        let path = convert::path("files.path", &file.path)?;
-        engine.write_file(id, path, &file.content).await?;
+    for (path, content) in files {
+        engine.write_file(id, path, content).await?;
     }
     Ok(())
+}
+
+/// A sandbox that is not as its caller wants it is not left behind.
+pub(super) async fn or_nothing(engine: &Engine, id: &SandboxId, made: Result<()>) -> Result<()> {
+    if made.is_err()
+        && let Err(error) = engine.destroy(id.as_str()).await
+    {
+        tracing::warn!(%id, %error, "a sandbox without its files stays until its time is over");
+    }
+    made
 }
 
 /// A sandbox that exists explains itself: what holds was settled when it was created.

@@ -5,7 +5,7 @@ use belljar_engine::{NewSnapshot, SnapshotQuery};
 use belljar_policy::SandboxName;
 
 use super::Api;
-use super::sandboxes::write_files;
+use super::sandboxes::{files, or_nothing, write_files};
 use crate::action;
 use crate::call::Call;
 use crate::convert::{self, required};
@@ -76,11 +76,14 @@ impl Api {
             let found = snapshots.get(required("snapshot_id", &request.snapshot_id)?).await?;
             let wire = request.create.clone().unwrap_or_default();
             let create = convert::restored(&call.caller, &found, &wire)?;
+            let files = files(&wire.files)?;
             let sandbox = Stage::Create.time(snapshots.restore(&found.id, create)).await?;
             call.concerns(&sandbox.id);
             call.belongs_to(&sandbox.tenant);
             measure::created();
-            write_files(&self.engine(call), &sandbox.id, &wire.files).await?;
+            let engine = self.engine(call);
+            let written = write_files(&engine, &sandbox.id, &files).await;
+            or_nothing(&engine, &sandbox.id, written).await?;
             Ok(convert::sandbox(&sandbox))
         };
         self.act(call, action::RESTORE_SNAPSHOT, &request.snapshot_id, work).await
