@@ -117,14 +117,20 @@ async fn no_key_makes_itself_greater() {
     let more = inside.sandboxes.clone().create_sandbox(v1::CreateSandboxRequest::default()).await;
     assert_eq!(refused(more), Code::PermissionDenied);
     // Nor does it have anything fetched for some; a tenant may.
-    let fetch = async |client: &Client| {
-        let request = v1::FetchTemplateRequest { template: "host".to_owned(), backend: None };
+    let fetch = async |client: &Client, template: &str, backend: Option<&str>| {
+        let (template, backend) = (template.to_owned(), backend.map(str::to_owned));
+        let request = v1::FetchTemplateRequest { template, backend };
         let mut steps = client.templates.clone().fetch_template(request).await?.into_inner();
         while steps.message().await?.is_some() {}
         Ok::<(), Status>(())
     };
-    assert_eq!(refused(fetch(&inside).await), Code::PermissionDenied);
-    fetch(&tenant).await.unwrap();
+    assert_eq!(refused(fetch(&inside, "host", None).await), Code::PermissionDenied);
+    fetch(&tenant, "host", None).await.unwrap();
+    // Images, whose names say where the host connects to, are the administrator's; this backend has none.
+    let image =
+        async |client: &Client| refused(fetch(client, "image:a.test/b", Some("native")).await);
+    assert_eq!(image(&tenant).await, Code::PermissionDenied);
+    assert_ne!(image(&admin).await, Code::PermissionDenied);
     // What is the administrator's, or another's.
     let mut system = tenant.system.clone();
     let denied = Code::PermissionDenied;
