@@ -3,6 +3,7 @@
 //! YAML and JSON become one tree ([`node`]); serde reads types from it and every error keeps line and column. All is
 //! bounded: bytes, depth, values, aliases. What one reader of YAML takes for a number and another for text is refused.
 
+mod ascii;
 mod checked;
 mod deserialize;
 mod json;

@@ -6,8 +6,9 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span, StrInput, Tag};
+use saphyr_parser::{Event, Input, Marker, Parser, ScalarStyle, Span, StrInput, Tag};
 
+use super::ascii::Ascii;
 use super::node::{Content, Entry, MAX_DEPTH, MAX_NODES, Node, Position, Seen, push_entry};
 use super::{Refusal, scalar};
 
@@ -15,11 +16,15 @@ use super::{Refusal, scalar};
 const MAX_ANCHORS: usize = 1024;
 
 pub(super) fn parse(text: &str) -> Result<Node<'_>, Refusal> {
-    let mut reader = Reader {
-        events: Parser::new_from_str(text.strip_prefix('\u{feff}').unwrap_or(text)),
-        anchors: HashMap::new(),
-        nodes: 0,
-    };
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    match Ascii::new(text) {
+        Some(ascii) => parse_input(text, ascii),
+        None => parse_input(text, StrInput::new(text)),
+    }
+}
+
+fn parse_input<'a, I: Input>(text: &'a str, input: I) -> Result<Node<'a>, Refusal> {
+    let mut reader = Reader { text, events: Parser::new(input), anchors: HashMap::new(), nodes: 0 };
     let mut found = None;
     loop {
         let (event, span) = reader.next()?;
@@ -39,14 +44,15 @@ pub(super) fn parse(text: &str) -> Result<Node<'_>, Refusal> {
     found.ok_or_else(|| Refusal::whole("the document is empty", "write at least `name:`"))
 }
 
-struct Reader<'a> {
-    events: Parser<'a, StrInput<'a>>,
+struct Reader<'a, I: Input> {
+    text: &'a str,
+    events: Parser<'a, I>,
     /// What an anchor stands for and how many values that is.
     anchors: HashMap<usize, (Node<'a>, usize)>,
     nodes: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a, I: Input> Reader<'a, I> {
     fn next(&mut self) -> Result<(Event<'a>, Span), Refusal> {
         match self.events.next() {
             Some(Ok(found)) => Ok(found),
@@ -72,8 +78,9 @@ impl<'a> Reader<'a> {
         }
         let (anchor, content) = match event {
             Event::Alias(anchor) => return self.alias(anchor, place),
-            Event::Scalar(text, style, anchor, tag) => {
-                (anchor, scalar_content(text, style, tag.as_deref(), place)?)
+            Event::Scalar(word, style, anchor, tag) => {
+                let word = borrowed(self.text, word, style, span);
+                (anchor, scalar_content(word, style, tag.as_deref(), place)?)
             }
             Event::SequenceStart(anchor, tag) => {
                 check_tag(tag.as_deref(), "seq", place)?;
@@ -115,7 +122,9 @@ impl<'a> Reader<'a> {
             let place = position(span.start);
             let (key, plain) = match event {
                 Event::MappingEnd => break,
-                Event::Scalar(text, style, _, _) => (text, style == ScalarStyle::Plain),
+                Event::Scalar(word, style, _, _) => {
+                    (borrowed(self.text, word, style, span), style == ScalarStyle::Plain)
+                }
                 _ => {
                     return Err(Refusal::new(
                         place,
@@ -190,6 +199,18 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// A word as a part of the text, where the text says it letter by letter: the parser gives each word a buffer with room
+/// to spare, too much to keep for every word. Places count characters; after one of several bytes they
+/// point elsewhere, the comparison fails, and the word stays as it is.
+fn borrowed<'a>(text: &'a str, word: Cow<'a, str>, style: ScalarStyle, span: Span) -> Cow<'a, str> {
+    let quote = usize::from(matches!(style, ScalarStyle::SingleQuoted | ScalarStyle::DoubleQuoted));
+    let start = span.start.index() + quote;
+    match text.get(start..start + word.len()) {
+        Some(part) if part == word => Cow::Borrowed(part),
+        _ => word,
+    }
+}
+
 fn position(marker: Marker) -> Position {
     Position::new(marker.line(), marker.col() + 1)
 }
@@ -228,6 +249,42 @@ fn scalar_content<'a>(
             let word = crate::shown(&text);
             let remedy = format!("write `'{word}'` for text");
             Err(Refusal::new(place, format!("`{word}` {reason}"), remedy))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One reader for text of one byte per character, another for the rest: both see the same.
+    #[test]
+    fn both_readers_agree() {
+        let texts = [
+            "a: 1\nb: [x, 'y z', \"q\\n\"]\nc: {d: ~, e: |\n  ",
+            "name: x # said\nrules:\n  - a: >-\n      one\n      two\n\n      three\n  - b: |+\n      t\n\n",
+            "a: one\n  two\n\n  three\nb: 'it''s\n\n  long'\n",
+            "a: &x {b: 1}\nc: *x\nd: {<<: *x, e: -}\n",
+            "%YAML 1.2\n---\na: 1\n...\n",
+            "---\na: 1\n---\nb: 2\n",
+            "a:\r\n  - b\r\n  - c\r",
+            "a: \t# said\n\tb: 1\n",
+            "? a\n: b\n",
+            "a: 'open\n",
+            "a: b: c\n",
+            "- [a, {b: c}, d\n",
+            "x: \0y\n",
+            "a: !!str 1\nb: !other 2\n",
+            "--- a\n...",
+            "",
+        ];
+        for text in texts {
+            for end in 0..=text.len() {
+                let cut = &text[..end];
+                let ascii = parse_input(cut, Ascii::new(cut).expect("the text is ASCII"));
+                let other = parse_input(cut, StrInput::new(cut));
+                assert_eq!(format!("{ascii:?}"), format!("{other:?}"), "{cut:?}");
+            }
         }
     }
 }
