@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
-    AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, send, socket_with,
+    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv,
+    send, socket_with,
 };
 
 use crate::service::{REPORT, SOCKET_PATH};
@@ -35,5 +36,9 @@ fn tell_agent(name: &[u8]) -> rustix::io::Result<()> {
     let name: Vec<u8> = name.iter().copied().filter(|byte| *byte != b'\n').collect();
     // One short line: it goes in one piece or not at all.
     send(&socket, &[REPORT, &name, b"\n"].concat(), SendFlags::NOSIGNAL)?;
+    // The agent hangs up once it has the line. Ending before that, the last command of a sandbox could end it with the
+    // report unread.
+    set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE))?;
+    recv(&socket, &mut [0; 1][..], RecvFlags::empty())?;
     Ok(())
 }

@@ -287,10 +287,14 @@ fn a_program_outside_the_list_is_denied_by_name_and_by_path_and_recorded() {
     let script = "python3 -c 'print(1)'; curl x; echo $?; /usr/bin/head -c 1 /etc/passwd; echo $?";
     place.run(&["run", "--programs", "python3,sh", "--cmd", script]).says("1\n126\n126\n").exits(0);
     place.run(&["run", "--programs", "python3,sh", "--", "tail", "/etc/passwd"]).exits(126);
-    let audit = std::fs::read_to_string(place.state_dir().join("audit.jsonl")).unwrap();
+    let audit = place.run(&["audit", "query", "--outcome", "program-denied", "--json"]).exits(0);
     for name in ["curl", "head", "tail"] {
-        let line = audit.lines().find(|line| line.contains(&format!("\"name\":\"{name}\"")));
-        assert!(line.is_some_and(|line| line.contains("program-denied")), "{name}: {audit}");
+        let wanted = format!("\"name\":\"{name}\"");
+        assert!(
+            audit.stdout.lines().any(|line| line.contains(&wanted)),
+            "{name}: {}",
+            audit.stdout
+        );
     }
 }
 
