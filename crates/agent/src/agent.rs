@@ -144,13 +144,14 @@ impl Agent {
                 self.handle(token);
             }
             self.meet_deadlines();
-            self.watch_memory();
             self.check_lease();
             if let Some(service) = &mut self.service {
                 service.expire(self.now);
             }
             self.expire_callers();
             self.settle();
+            // Nobody waits for this one, and it takes a while.
+            self.watch_memory();
             self.trim();
         }
         Ok(())

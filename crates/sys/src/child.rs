@@ -239,7 +239,7 @@ impl Plan {
         let go_read = lift(go_read)?;
         let mut pidfd: RawFd = -1;
         let mut arguments = uapi::CloneArgs {
-            flags: options.namespaces | libc::CLONE_PIDFD as u64,
+            flags: options.namespaces | libc::CLONE_PIDFD as u64 | uapi::CLONE_CLEAR_SIGHAND,
             pidfd: ptr::from_mut(&mut pidfd) as u64,
             exit_signal: libc::SIGCHLD as u64,
             ..uapi::CloneArgs::default()

@@ -41,14 +41,14 @@ struct Stack(NonNull<u8>);
 
 /// Clones the calling process as `arguments` say and runs `run` in the new one. Gives its number.
 ///
-/// `run` makes system calls by [`call`] and nothing else (see above).
+/// `run` makes system calls by [`call`] and nothing else (see above). The caller sees to it that no handler of a signal
+/// runs in the new process, on memory that is not its own: it has none, or asks for `CLONE_CLEAR_SIGHAND`.
 pub(crate) fn spawn<T>(
     mut arguments: uapi::CloneArgs,
     given: T,
     run: fn(&T) -> !,
 ) -> io::Result<(i32, Guest<T>)> {
     let home = Box::new(Home { occupied: AtomicU32::new(1), run, given, stack: Stack::new() });
-    arguments.flags |= uapi::CLONE_CLEAR_SIGHAND; // handlers would act on memory that is not theirs
     // SAFETY: the structure and `home` are valid; `home` is freed only after the kernel has cleared the word in it.
     let result = unsafe { clone(&mut arguments, &home) };
     let guest = Guest { home: Some(home) };

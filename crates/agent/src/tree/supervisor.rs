@@ -98,7 +98,8 @@ pub(crate) fn supervise(forked: &Forked, socket: &OwnedFd, launch: &Launch<'_>) 
     let adopted = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     let signals = SignalDescriptor::block_all(&[Signal::CHILD]);
     let spawned = adopted.map_err(io::Error::from).and(signals).and_then(|signals| {
-        let main = launch.spawn()?;
+        // Whoever stops the child on its way holds up this supervisor, no more: see above.
+        let main = launch.spawn_and_wait()?;
         forked.keep_only(&[socket.as_raw_fd(), signals.as_fd().as_raw_fd()])?;
         Ok((main, signals))
     });
