@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -15,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub struct Dockerd {
     directory: tempfile::TempDir,
-    process: Child,
+    process: Mutex<Child>,
     cgroup: String,
 }
 
@@ -47,36 +48,47 @@ impl Dockerd {
             tempfile::Builder::new().prefix("bjd").tempdir().map_err(|error| error.to_string())?;
         let at = |name: &str| directory.path().join(name);
         let cgroup = format!("belljar-dockerd-{}", std::process::id());
-        let log = fs::File::create(at("log")).map_err(|error| error.to_string())?;
         fs::write(at("daemon.json"), configuration.to_string())
             .map_err(|error| error.to_string())?;
-        let process = Command::new("dockerd")
-            .arg("--config-file")
-            .arg(at("daemon.json"))
-            .arg("--data-root")
-            .arg(at("data"))
-            .arg("--exec-root")
-            .arg(at("exec"))
-            .arg("--pidfile")
-            .arg(at("pid"))
-            .arg("--host")
-            .arg(format!("unix://{}", at("docker.sock").display()))
-            .args(["--iptables=false", "--ip6tables=false", "--bridge=none"])
-            .arg(format!("--cgroup-parent=/{cgroup}"))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .map_err(|error| error.to_string())?;
-        let mut daemon = Self { directory, process, cgroup };
+        let process = Mutex::new(spawn(directory.path(), &cgroup)?);
+        let daemon = Self { directory, process, cgroup };
         daemon.await_socket()?;
         Ok(daemon)
     }
 
-    fn await_socket(&mut self) -> Result<(), String> {
+    /// Ends the engine and starts it again. In between, what it keeps can be changed: the function is given where that is.
+    ///
+    /// # Errors
+    /// When it does not come to answer again; with what it said.
+    pub fn restart(&self, between: impl FnOnce(&Path)) -> Result<(), String> {
+        self.stop();
+        between(&self.directory.path().join("data"));
+        *self.process() = spawn(self.directory.path(), &self.cgroup)?;
+        self.await_socket()
+    }
+
+    fn process(&self) -> MutexGuard<'_, Child> {
+        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn stop(&self) {
+        let mut process = self.process();
+        let pid = i32::try_from(process.id()).ok().and_then(rustix::process::Pid::from_raw);
+        if let Some(pid) = pid {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        }
+        let deadline = Instant::now() + PATIENCE;
+        while matches!(process.try_wait(), Ok(None)) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let _ = process.kill();
+        let _ = process.wait();
+    }
+
+    fn await_socket(&self) -> Result<(), String> {
         let deadline = Instant::now() + PATIENCE;
         while std::os::unix::net::UnixStream::connect(self.socket()).is_err() {
-            let ended = self.process.try_wait().map_err(|error| error.to_string())?;
+            let ended = self.process().try_wait().map_err(|error| error.to_string())?;
             if ended.is_some() || Instant::now() > deadline {
                 let log = fs::read_to_string(self.directory.path().join("log"));
                 return Err(format!("the engine did not start: {}", log.unwrap_or_default()));
@@ -160,6 +172,29 @@ impl Dockerd {
     }
 }
 
+fn spawn(directory: &Path, cgroup: &str) -> Result<Child, String> {
+    let at = |name: &str| directory.join(name);
+    let log = fs::File::create(at("log")).map_err(|error| error.to_string())?;
+    let spawned = Command::new("dockerd")
+        .arg("--config-file")
+        .arg(at("daemon.json"))
+        .arg("--data-root")
+        .arg(at("data"))
+        .arg("--exec-root")
+        .arg(at("exec"))
+        .arg("--pidfile")
+        .arg(at("pid"))
+        .arg("--host")
+        .arg(format!("unix://{}", at("docker.sock").display()))
+        .args(["--iptables=false", "--ip6tables=false", "--bridge=none"])
+        .arg(format!("--cgroup-parent=/{cgroup}"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log)
+        .spawn();
+    spawned.map_err(|error| error.to_string())
+}
+
 /// Makes a root of a few programs.
 ///
 /// # Errors
@@ -175,16 +210,7 @@ pub fn write_busybox(root: &Path) -> io::Result<()> {
 
 impl Drop for Dockerd {
     fn drop(&mut self) {
-        let pid = i32::try_from(self.process.id()).ok().and_then(rustix::process::Pid::from_raw);
-        if let Some(pid) = pid {
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
-        }
-        let deadline = Instant::now() + PATIENCE;
-        while matches!(self.process.try_wait(), Ok(None)) && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        self.stop();
         for hierarchy in fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten() {
             remove_groups(&hierarchy.path().join(&self.cgroup));
         }

@@ -6,6 +6,7 @@
 mod programs;
 mod registry;
 mod runtimes;
+mod unstarted;
 
 use std::io;
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -15,12 +16,14 @@ use std::process::Command;
 use std::thread;
 
 use belljar_testkit::{Installation, matrix};
+use unstarted::containers_that_were_never_started_are_told_and_cleared_up;
 
 matrix! {
     docker images_of_the_engine_are_templates,
     docker images_must_say_that_they_are_hardened_where_that_is_required,
     docker other_containers_are_left_alone,
     docker a_killed_server_finds_its_containers_again,
+    docker containers_that_were_never_started_are_told_and_cleared_up,
     docker what_an_engine_cannot_keep_is_refused_with_the_reason,
     docker an_engine_elsewhere_gets_the_agent_and_no_promise_that_it_could_not_keep,
 }
