@@ -3820,6 +3820,10 @@ pub struct CreateSandboxRequest {
     #[prost(string, optional, tag = "30")]
     #[serde(default)]
     pub runtime: ::core::option::Option<::prost::alloc::string::String>,
+    /// Paths inside, below mounts or the workspace, that appear empty: files and directories that the sandbox must not see.
+    #[prost(string, repeated, tag = "31")]
+    #[serde(default)]
+    pub masks: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 #[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]

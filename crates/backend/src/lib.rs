@@ -14,9 +14,9 @@ mod spec;
 pub use capabilities::{Enforcement, IsolationClass, Offer, Probe, Subject};
 pub use error::{Error, Result};
 pub use spec::{
-    AgentSetup, Counters, Doors, FetchState, FetchStep, LandlockAccess, MountSource, Orphan,
-    ResolvedMount, ResourceLimit, RootSource, Running, RuntimeChoice, SandboxSpec, Stream,
-    TreeKill, UserIds,
+    AgentSetup, Counters, Doors, FetchState, FetchStep, LandlockAccess, Mask, MaskKind,
+    MountSource, Orphan, ResolvedMount, ResourceLimit, RootSource, Running, RuntimeChoice,
+    SandboxSpec, Stream, TreeKill, UserIds,
 };
 
 use belljar_policy::SandboxId;

@@ -24,6 +24,8 @@ pub struct SandboxSpec {
     pub mounts: Vec<ResolvedMount>,
     /// Files and directories that come, read-only, over ones that the root has already.
     pub covers: Vec<ResolvedMount>,
+    /// What is hidden below mounts.
+    pub masks: Vec<Mask>,
     pub limits: Limits,
     /// Accept weaker mechanisms for limits that were asked for.
     pub best_effort: bool,
@@ -63,6 +65,30 @@ pub struct ResolvedMount {
     pub access: Access,
     /// Changes go to a layer of the sandbox; the source stays as it is. Only for the workspace.
     pub overlay: bool,
+}
+
+/// Something below a mount that is not to be seen: it appears empty, and cannot be written, renamed or removed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mask {
+    /// Absolute, normalised, inside the sandbox; there, without a link on the way, when the sandbox was asked for.
+    pub target: PathBuf,
+    pub kind: MaskKind,
+}
+
+impl Mask {
+    /// What `masks` promise, in words.
+    #[must_use]
+    pub fn rule(masks: &[Self]) -> Option<String> {
+        let paths: Vec<_> = masks.iter().map(|mask| mask.target.display().to_string()).collect();
+        (!paths.is_empty()).then(|| format!("hidden: {}", paths.join(", ")))
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MaskKind {
+    Directory,
+    /// Anything else.
+    File,
 }
 
 #[derive(Debug)]

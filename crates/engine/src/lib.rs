@@ -39,6 +39,7 @@ mod leaks;
 mod live;
 mod lock;
 mod log;
+mod masks;
 mod mounts;
 mod network;
 mod once;

@@ -21,8 +21,8 @@ use crate::network::NetworkRecord;
 use crate::store::{Details, EnforcementRecord, WorkspaceRecord};
 use crate::time::now_ns;
 use crate::{
-    BackendChoice, CreateRequest, DEFAULT_IDLE_TIMEOUT, Error, Result, policy, random, template,
-    volume,
+    BackendChoice, CreateRequest, DEFAULT_IDLE_TIMEOUT, Error, Result, masks, policy, random,
+    template, volume,
 };
 
 /// Where a sandbox's own files may be written unless the whole root is writable.
@@ -70,6 +70,7 @@ impl Plan {
         if let Some(volume) = &request.volume {
             mounts.push(volume::resolve(inner, tenant, volume, &mounts)?);
         }
+        let masks = masks::resolve(&request.masks, &mounts)?;
         let template = template::resolve(request, workspace.as_ref(), protected)?;
         let chosen = inner.backends.choose(request).await?;
         let (environment, stripped_environment) = request.environment.clone().strip();
@@ -90,6 +91,7 @@ impl Plan {
                 writable_root: request.writable,
                 mounts,
                 covers: Vec::new(),
+                masks,
                 limits: request.limits,
                 best_effort: request.best_effort,
                 network: request.network.mode,
@@ -195,6 +197,10 @@ impl Plan {
             add(mount.target.as_os_str().as_bytes());
             add(mount.access.as_str().as_bytes());
             add(&[u8::from(mount.overlay)]);
+        }
+        for mask in &self.spec.masks {
+            add(b"mask");
+            add(mask.target.as_os_str().as_bytes());
         }
         add(request.user.to_string().as_bytes());
         add(&[u8::from(request.writable), u8::from(request.best_effort)]);

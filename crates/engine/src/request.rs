@@ -103,6 +103,8 @@ pub struct CreateRequest {
     pub best_effort: bool,
     pub workspace: Option<WorkspaceRequest>,
     pub mounts: Vec<MountSpec>,
+    /// Paths inside, below mounts or the workspace, that appear empty.
+    pub masks: Vec<PathBuf>,
     /// The tenant's own storage.
     pub volume: Option<VolumeRequest>,
     pub environment: Environment,

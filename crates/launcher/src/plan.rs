@@ -349,6 +349,17 @@ impl Builder<'_> {
             self.attributes(PLAIN | MOUNT_ATTR_NOEXEC, false);
             self.attach(b"run/belljar/private/layers")?;
         }
+        self.masks(start)
+    }
+
+    /// What is hidden below mounts. A place that is not there any more, or is of another kind, ends the start.
+    fn masks(&mut self, start: &Start) -> Result<()> {
+        for mask in &start.masks {
+            target(&mask.target)?;
+            self.tree(&mask.source)?;
+            self.attributes(READ_ONLY | MOUNT_ATTR_NOEXEC, true);
+            self.attach(&mask.target)?;
+        }
         Ok(())
     }
 

@@ -126,6 +126,8 @@ pub struct Start {
     /// Read-only, in this order, beneath the root.
     pub binds: Vec<Bind>,
     pub mounts: Vec<Mount>,
+    /// Read-only, over what mounts show.
+    pub masks: Vec<Bind>,
     pub memory_bytes: Option<u64>,
     pub cpu_millis: Option<u32>,
     pub pids: Option<u32>,

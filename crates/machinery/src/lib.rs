@@ -16,6 +16,7 @@ pub mod host;
 pub mod host_path;
 mod init;
 mod machine;
+pub mod masks;
 mod mechanism;
 mod names;
 pub mod probe;

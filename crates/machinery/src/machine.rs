@@ -24,7 +24,7 @@ use crate::host::HostRoot;
 use crate::request::{Request, mounts};
 use crate::setup::agent_setup;
 use crate::wall::Wall;
-use crate::{doors, mechanism, probe};
+use crate::{doors, masks, mechanism, probe};
 
 /// How long to wait for an agent that was told to die, before that is an error.
 const GONE_POLL: Duration = Duration::from_secs(30);
@@ -221,6 +221,7 @@ impl Machine {
         let agent = agent_setup(&spec, facts, wall, &mechanisms, &search_path);
         let id = spec.id.clone();
         let mounts = mounts(spec.mounts, &mut request);
+        let masks = self.masks(&spec.masks, facts, &mut request)?;
         let runtime = wall.runtime().map(|runtime| wire::Runtime {
             kind: runtime.kind,
             program: request.tree(&runtime.program),
@@ -234,6 +235,7 @@ impl Machine {
             writable_root: spec.writable_root,
             binds: request.binds,
             mounts,
+            masks,
             memory_bytes: mechanisms.memory_bytes,
             cpu_millis: mechanisms.cpu_millis,
             pids: mechanisms.pids,
@@ -453,6 +455,15 @@ fn check_identity(spec: &SandboxSpec, facts: &Facts, wall: &Wall) -> Result<()> 
             "a writable root on the host template needs root: its files belong to a user that an ordinary user cannot map",
         )
         .with_remedy("run as root, or use `--template rootfs:DIR` with a directory that you own"));
+    }
+    if wall.has_own_kernel()
+        && let Some(mask) = masks::below_writable(spec)
+    {
+        return Err(Error::new(
+            Code::NotEnforceable,
+            format!("mask `{}` lies below a mount that can be written, where gVisor's kernel could remove what it hides", mask.target.display()),
+        )
+        .with_remedy("mount it read-only, or use `--backend native`"));
     }
     // With a range, every id below the agent's can be given; with one id, it stands for any.
     if facts.privileged && spec.user.uid >= 65536 {

@@ -3,7 +3,7 @@
 //! A limit that somebody asked for is enforced fully or refused, unless less was accepted in so many words. A default
 //! falls to the next best mechanism. What was chosen is said in the enforcement list, word for word.
 
-use belljar_backend::{Enforcement, Error, ResourceLimit, Result, SandboxSpec, Subject};
+use belljar_backend::{Enforcement, Error, Mask, ResourceLimit, Result, SandboxSpec, Subject};
 use belljar_codes::Code;
 use belljar_launcher::wire::{Disk, DiskKind, Facts};
 use belljar_policy::limits::{format_bytes, format_cpus};
@@ -229,6 +229,9 @@ fn walls(spec: &SandboxSpec, facts: &Facts, wall: &Wall, chosen: &mut Mechanisms
         }
     };
     chosen.say(Subject::Filesystem, root, mechanism, true);
+    if let Some(rule) = Mask::rule(&spec.masks) {
+        chosen.say(Subject::Filesystem, &rule, "an empty read-only mount over each", true);
+    }
     let identity = if facts.privileged {
         "user namespace with ids of its own; no capabilities, no_new_privs"
     } else {

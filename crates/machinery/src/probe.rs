@@ -67,6 +67,7 @@ pub fn spec() -> SandboxSpec {
         writable_root: false,
         mounts: Vec::new(),
         covers: Vec::new(),
+        masks: Vec::new(),
         limits: Limits::default(),
         best_effort: false,
         network: NetworkMode::None,

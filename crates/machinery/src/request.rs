@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use belljar_backend::{Error, Result, RootSource, SandboxSpec};
+use belljar_backend::{Error, Mask, Result, RootSource, SandboxSpec};
 use belljar_codes::Code;
 use belljar_launcher::wire::{self, Facts, MountKind, Tree};
 use belljar_policy::{Access, NetworkMode};
@@ -14,7 +14,7 @@ use belljar_policy::{Access, NetworkMode};
 use crate::host_path::HostPath;
 use crate::machine::Machine;
 use crate::wall::Wall;
-use crate::{init, programs, rootfs, tools};
+use crate::{init, masks, programs, rootfs, tools};
 
 /// What a start request is put together from.
 #[derive(Default)]
@@ -119,6 +119,29 @@ impl Machine {
             request.bind(&HostPath::open(&directory).map_err(state_failed)?, init::TARGET, false);
         }
         Ok(search_path)
+    }
+
+    /// Puts something empty over each mask.
+    pub(crate) fn masks(
+        &self,
+        masks: &[Mask],
+        facts: &Facts,
+        request: &mut Request,
+    ) -> Result<Vec<wire::Bind>> {
+        let state_failed = |error: io::Error| {
+            Error::new(Code::StateFailed, "a template directory cannot be made").with_source(error)
+        };
+        let bind = |mask: &Mask| {
+            let source = masks::source(&self.templates(), mask.kind, facts.privileged)?;
+            let source = request.tree(&HostPath::open(&source)?);
+            let target = mask.target.strip_prefix("/").unwrap_or(&mask.target);
+            Ok(wire::Bind {
+                source,
+                target: target.as_os_str().as_bytes().to_vec(),
+                layered: false,
+            })
+        };
+        masks.iter().map(bind).collect::<io::Result<_>>().map_err(state_failed)
     }
 }
 

@@ -1,13 +1,15 @@
 //! Host directories that a sandbox gets to see.
 //!
 //! Three questions, answered separately: what was written (`MountSpec`, `WorkspaceSpec`), whether the place inside the
-//! sandbox can be used (`target`), and whether the host directory may be shown at all (`protected_source`). Opening
+//! sandbox can be used (`target`, `mask`), and whether the host directory may be shown at all (`protected_source`). Opening
 //! and resolving the directory is the caller's part; paths here are only text.
 
+mod mask;
 mod protected;
 mod spec;
 mod target;
 
+pub use mask::{MAX_MASKS, check_mask};
 pub use protected::protected_source;
 pub use spec::{MountSpec, WORKSPACE_TARGET, WorkspaceSpec};
 pub use target::check_target;

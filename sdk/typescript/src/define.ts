@@ -7,7 +7,7 @@ import type { Secrets } from "./callbacks.js";
 import { Belljar } from "./client.js";
 import type { RunOptions, StartOptions, TerminalSize, Words } from "./command.js";
 import type { ConnectionPolicy } from "./decide.js";
-import { errorOf, invalid } from "./errors.js";
+import { invalid } from "./errors.js";
 import type { Files } from "./files.js";
 import type { CreateOptions, Limits } from "./options.js";
 import type { PolicyChoice } from "./policy.js";
@@ -67,8 +67,8 @@ export type Mount =
 
 export const fs = {
   /**
-   * A directory of the server's host; read-only unless `access` is `rw`. `masks` are paths below it that must not be
-   * seen: no server can hide them yet, and so a mount with masks is refused rather than made without.
+   * A directory of the server's host; read-only unless `access` is `rw`. `masks` are paths below it that are not to be
+   * seen: each has to be there, appears empty, and cannot be written, renamed or removed from inside.
    */
   bind: (options: {
     readonly source: string;
@@ -215,15 +215,16 @@ const WRITABLE = ["/workspace", "/tmp", "/output", "/home/user"];
 function mounted(
   mounts: Readonly<Record<string, Mount>>,
   writable: boolean,
-): Pick<CreateOptions, "mounts" | "files" | "ensure"> {
+): Pick<CreateOptions, "mounts" | "masks" | "files" | "ensure"> {
   const binds: string[] = [];
+  const masks: string[] = [];
   const files: Record<string, string | Uint8Array> = {};
   const ensure: string[] = [];
   for (const [target, mount] of Object.entries(mounts)) {
     if (!target.startsWith("/")) throw invalid(`the mount \`${target}\` is no path inside`, "write it from `/` on");
     if (mount.kind === "bind") {
-      if (mount.masks.length > 0) throw unmaskable(target);
       binds.push(`${mount.source}:${target}:${mount.access}`);
+      for (const path of mount.masks) masks.push(below(target, path));
       continue;
     }
     const whole = posix.resolve(target);
@@ -235,20 +236,12 @@ function mounted(
     // Without a file nothing else would make the directory.
     if (Object.keys(mount.files).length === 0) ensure.push(`mkdir -p -- '${whole.replaceAll("'", `'\\''`)}'`);
   }
-  return { mounts: binds, files, ...(ensure.length > 0 ? { ensure } : {}) };
-}
-
-function unmaskable(target: string): Error {
-  return errorOf({
-    code: "not-enforceable",
-    message: `the mount \`${target}\` has masks, and parts of a directory cannot be hidden`,
-    remedy: "bind the directories that may be seen, one by one, or send their files with `fs.memory`",
-  });
+  return { mounts: binds, masks, files, ...(ensure.length > 0 ? { ensure } : {}) };
 }
 
 function below(target: string, path: string): string {
   const whole = posix.join(target, path);
-  if (!whole.startsWith(posix.join(target, "/"))) {
+  if (!whole.startsWith(posix.join(target, "/")) || whole === posix.join(target, "/")) {
     throw invalid(`\`${path}\` does not lie below the mount \`${target}\``, "leave out `..`");
   }
   return whole;

@@ -60,6 +60,8 @@ export interface CreateOptions {
     string | { readonly path: string; readonly mode?: "overlay" | "bind" | "bind-ro" | undefined } | undefined;
   /** As `SOURCE:TARGET[:ro|rw]`, paths of the server's host. */
   readonly mounts?: readonly string[] | undefined;
+  /** Paths inside, below mounts or the workspace, that appear empty: what the sandbox must not see of them. */
+  readonly masks?: readonly string[] | undefined;
   readonly env?: Readonly<Record<string, string>> | undefined;
   readonly user?: string | undefined;
   readonly cwd?: string | undefined;
@@ -107,6 +109,7 @@ export async function createRequest(options: CreateOptions): Promise<api.CreateS
     bestEffort: options.bestEffort,
     workspace: typeof workspace === "string" ? { path: workspace } : workspace,
     mounts: list(options.mounts),
+    masks: list(options.masks),
     environment: options.env,
     user: options.user,
     workingDirectory: options.cwd,

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
-import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { NotEnforceableError, InvalidArgumentError, defineSandbox, fs, network, rootfs } from "belljar";
+import { InvalidArgumentError, MountSourceUnusableError, defineSandbox, fs, network, rootfs } from "belljar";
 import { failureOf, useServer } from "./server.js";
 
 const at = useServer();
@@ -60,8 +60,38 @@ test("directories of the host are bound, read-only unless told otherwise", async
     ]) {
       assert.ok((await failureOf(definition.boot({ mounts }))) instanceof InvalidArgumentError);
     }
-    const masked = { "/workspace/data": fs.bind({ source: here, masks: ["given"] }) };
-    assert.ok((await failureOf(definition.boot({ mounts: masked }))) instanceof NotEnforceableError);
+    for (const mask of ["../given", "", ".", "missing", "given/below"]) {
+      const mounts = { "/workspace/data": fs.bind({ source: here, masks: [mask] }) };
+      const failure = await failureOf(definition.boot({ mounts }));
+      assert.ok(failure instanceof InvalidArgumentError || failure instanceof MountSourceUnusableError, mask);
+    }
+  } finally {
+    await rm(here, { recursive: true });
+  }
+});
+
+test("what a bind masks is not seen inside, and stays as it is outside", async () => {
+  const here = await mkdtemp(join(tmpdir(), "belljar-mask-"));
+  try {
+    await mkdir(join(here, "secrets"));
+    await writeFile(join(here, "secrets", "key"), "only for the host");
+    await writeFile(join(here, ".env"), "only for the host");
+    await writeFile(join(here, "open"), "for everybody", { mode: 0o644 });
+    const definition = defineSandbox({ client: at.client });
+    const bind = { source: here, access: "rw" } as const;
+    const see = "cd /data && cat .env secrets/key open; ls secrets";
+    await using plain = await definition.boot({ mounts: { "/data": fs.bind(bind) } });
+    assert.match((await plain.exec(see, { user: "root" })).stdout, /^only for the hostonly for the hostfor everybodykey\n$/);
+    await using lane = await definition.boot({
+      mounts: { "/data": fs.bind({ ...bind, masks: [".env", "secrets/"] }) },
+    });
+    assert.equal((await lane.exec(see, { user: "root" })).stdout, "for everybody");
+    assert.equal(await lane.fs.readText("/data/.env"), "");
+    for (const line of ["rm -f /data/.env", "mv /data/secrets /data/x", "echo x > /data/secrets/new"]) {
+      assert.notEqual((await lane.exec(line, { user: "root" })).exitCode, 0, line);
+    }
+    assert.equal(await readFile(join(here, ".env"), "utf8"), "only for the host");
+    assert.equal(await readFile(join(here, "secrets", "key"), "utf8"), "only for the host");
   } finally {
     await rm(here, { recursive: true });
   }

@@ -59,6 +59,7 @@ impl Bench<'_> {
             writable_root: false,
             mounts: Vec::new(),
             covers: Vec::new(),
+            masks: Vec::new(),
             limits: Limits::default(),
             best_effort: true,
             network: NetworkMode::None,

@@ -14,7 +14,7 @@ use belljar_backend::{Error, ResolvedMount, Result, RootSource, SandboxSpec, Use
 use belljar_codes::Code;
 use belljar_machinery::host::HostRoot;
 use belljar_machinery::host_path::HostPath;
-use belljar_machinery::{programs, tools};
+use belljar_machinery::{masks, programs, tools};
 use belljar_policy::Access;
 use belljar_sys::mount::file_identity;
 use bollard::models::{Mount, MountBindOptions, MountBindOptionsPropagationEnum, MountType};
@@ -73,6 +73,10 @@ pub(crate) fn of(
             target: mount.target.clone(),
             read_only: mount.access == Access::ReadOnly,
         });
+    }
+    for mask in &spec.masks {
+        let empty = masks::source(templates, mask.kind, true).map_err(state_failed)?;
+        binds.push(Bind { source: open(&empty)?, target: mask.target.clone(), read_only: true });
     }
     Ok(binds)
 }

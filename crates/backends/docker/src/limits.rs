@@ -2,7 +2,7 @@
 //!
 //! A limit that somebody asked for is enforced fully or refused, unless less was accepted in so many words.
 
-use belljar_backend::{Enforcement, Result, SandboxSpec, Subject};
+use belljar_backend::{Enforcement, Mask, Result, SandboxSpec, Subject};
 use belljar_policy::limits::{format_bytes, format_cpus};
 use belljar_policy::{Asked, NetworkMode};
 
@@ -181,6 +181,10 @@ fn walls(spec: &SandboxSpec, facts: &Facts, chosen: &mut Chosen) -> Result<()> {
         "read-only container, tmpfs, binds checked after the start, Landlock where the kernel has it",
         true,
     );
+    if let Some(rule) = Mask::rule(&spec.masks) {
+        let mechanism = "an empty read-only bind over each, checked after the start";
+        chosen.say(Subject::Filesystem, &rule, mechanism, true);
+    }
     let identity = if facts.own_ids {
         "container with ids of its own; no capabilities, no_new_privs"
     } else {

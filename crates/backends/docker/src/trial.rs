@@ -78,7 +78,15 @@ impl Docker {
         let Some(wanted) = wanted.or(self.options.runtime.as_deref()) else { return Ok(None) };
         let facts = &self.daemon().await?.facts;
         let found = facts.runtime(wanted).map(str::to_owned).ok_or_else(|| no_runtime(wanted))?;
-        if class(Some(&found)) != IsolationClass::Namespace && spec.network != NetworkMode::None {
+        let own_kernel = class(Some(&found)) != IsolationClass::Namespace;
+        if own_kernel && !spec.masks.is_empty() {
+            return Err(refused(
+                "masks",
+                &format!("what `{found}` shows of a mount cannot be looked at after the start"),
+                "use `--runtime runc`, or `--backend oci`",
+            ));
+        }
+        if own_kernel && spec.network != NetworkMode::None {
             return Err(refused(
                 "network",
                 &format!(

@@ -117,6 +117,13 @@ pub(crate) struct SandboxArgs {
     #[arg(long, value_name = "SRC:DST[:ro]", help_heading = "Files")]
     pub(crate) mount: Vec<OsString>,
 
+    /// Hide a file or directory below a mount or the workspace (repeatable)
+    ///
+    /// It appears empty and cannot be written, renamed or removed from inside. The path is the one inside the sandbox, such
+    /// as `/data/secrets`, and has to be there when the sandbox is created.
+    #[arg(long, value_name = "PATH", help_heading = "Files")]
+    pub(crate) mask: Vec<PathBuf>,
+
     /// Show the tenant's storage of that name, which outlives sandboxes [default target: /storage]
     #[arg(long, value_name = "NAME[:DST]", help_heading = "Files")]
     pub(crate) volume: Option<String>,

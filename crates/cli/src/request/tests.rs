@@ -171,6 +171,7 @@ fn every_option_of_a_new_sandbox_is_refused_for_an_old_one() {
         workspace: Some("x".into()),
         workspace_mode: None,
         mount: vec!["x".into()],
+        mask: vec!["/x".into()],
         volume: Some("x".into()),
         writable: true,
         memory: Some("1".into()),

@@ -34,6 +34,7 @@ const OWN: &[&str] = &[
     "language",
     "method",
     "mounts",
+    "masks",
     "name",
     "network",
     "operation",
@@ -147,6 +148,8 @@ fn creation(record: &SandboxRecord, request: &CreateRequest) -> Context {
         format!("{source}:{target}:{}", mount.access.as_str())
     };
     context.set("mounts", request.mounts.iter().map(mount).collect::<Value>());
+    let mask = |mask: &std::path::PathBuf| mask.display().to_string();
+    context.set("masks", request.masks.iter().map(mask).collect::<Value>());
     if let Some(workspace) = &request.workspace {
         context.set("workspace", workspace.path.display().to_string());
     }

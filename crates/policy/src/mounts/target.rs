@@ -53,26 +53,12 @@ pub fn check_target(target: &Path) -> Result<PathBuf, Invalid> {
             "use an absolute path such as `/data`",
         ))
     };
-    let bytes = target.as_os_str().as_bytes();
-    if bytes.first() != Some(&b'/') {
-        return refuse("is not absolute");
-    }
-    if bytes.len() > MAX_LENGTH {
-        return refuse("is too long");
-    }
-    if bytes.contains(&0) {
-        return refuse("contains a NUL byte");
-    }
-    if bytes.contains(&b':') {
+    let normal = match normal(target) {
+        Ok(normal) => normal,
+        Err(reason) => return refuse(reason),
+    };
+    if normal.as_os_str().as_bytes().contains(&b':') {
         return refuse("contains `:` (the options after a target are `ro` and `rw`)");
-    }
-    let mut normal = PathBuf::from("/");
-    for component in target.components() {
-        match component {
-            Component::RootDir | Component::CurDir | Component::Prefix(_) => {}
-            Component::ParentDir => return refuse("contains `..`"),
-            Component::Normal(part) => normal.push(part),
-        }
     }
     let place = CLOSED_PLACES.iter().find(|(place, _)| normal.as_os_str() == OsStr::new(place));
     let tree = CLOSED_TREES.iter().find(|(tree, _)| normal.starts_with(tree));
@@ -80,6 +66,29 @@ pub fn check_target(target: &Path) -> Result<PathBuf, Invalid> {
         Some((_, reason)) => refuse(reason),
         None => Ok(normal),
     }
+}
+
+/// An absolute path with nothing but names, or what is wrong with it.
+pub(super) fn normal(path: &Path) -> Result<PathBuf, &'static str> {
+    let bytes = path.as_os_str().as_bytes();
+    if bytes.first() != Some(&b'/') {
+        return Err("is not absolute");
+    }
+    if bytes.len() > MAX_LENGTH {
+        return Err("is too long");
+    }
+    if bytes.contains(&0) {
+        return Err("contains a NUL byte");
+    }
+    let mut normal = PathBuf::from("/");
+    for component in path.components() {
+        match component {
+            Component::RootDir | Component::CurDir | Component::Prefix(_) => {}
+            Component::ParentDir => return Err("contains `..`"),
+            Component::Normal(part) => normal.push(part),
+        }
+    }
+    Ok(normal)
 }
 
 #[cfg(test)]

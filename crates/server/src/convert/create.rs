@@ -62,6 +62,7 @@ pub(crate) fn create_request(
         best_effort: wire.best_effort,
         workspace: wire.workspace.as_ref().map(workspace).transpose()?,
         mounts: mounts(&wire.mounts)?,
+        masks: wire.masks.iter().map(PathBuf::from).collect(),
         volume: wire.volume.as_ref().map(volume).transpose()?,
         environment: environment(&wire.environment)?,
         user: wire.user.as_deref().map(UserSpec::parse).transpose()?.unwrap_or_default(),

@@ -34,7 +34,8 @@ class CreateOptions(TypedDict, total=False):
     weakest class that will do (`namespace`, `kernel`, `vm`).
     network: `none`, `allowlist` or `full`; profile: `locked`, `web`, `packages` or `full`; allow: `host`, `*.domain` or
     `host:port`; cidrs: ranges that are not public and may be reached; ask: seconds that what nothing allows waits for
-    somebody to allow it. workspace: a directory of the server's host that appears as `/workspace`. timeout: seconds
+    somebody to allow it. workspace: a directory of the server's host that appears as `/workspace`. mounts: others, as
+    `SOURCE:TARGET[:ro|rw]`; masks: paths inside, below mounts or the workspace, that appear empty. timeout: seconds
     that commands may run where they do not say otherwise. idle_timeout, lease: seconds until the sandbox ends by
     itself, unused or in any case. files: written before the first command. ensure: shell lines that run once.
     policy: a file, a text, a dictionary, or the name of one that the server keeps; record_policy: none that denies,
@@ -55,6 +56,7 @@ class CreateOptions(TypedDict, total=False):
     ask: float | None
     workspace: str | os.PathLike[str] | Workspace | None
     mounts: Sequence[str]
+    masks: Sequence[str]
     timeout: float | None
     idle_timeout: float | None
     lease: float | None
@@ -96,6 +98,7 @@ def create(**options: Unpack[CreateOptions]) -> api.CreateSandboxRequest:
         best_effort=options.get("best_effort", False),
         workspace=workspace(options.get("workspace")),
         mounts=options.get("mounts", ()),
+        masks=options.get("masks", ()),
         environment=options.get("env"),
         user=options.get("user"),
         working_directory=options.get("cwd"),

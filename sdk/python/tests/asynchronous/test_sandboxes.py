@@ -50,6 +50,24 @@ async def test_lists_are_narrowed_by_labels_states_and_names(client: AsyncBellja
         await client.sandboxes.list(states=["asleep"])
 
 
+async def test_what_is_masked_is_not_seen(client: AsyncBelljar, tmp_path: Path) -> None:
+    (tmp_path / "secrets").mkdir()
+    for name in ("secrets/key", ".env"):
+        (tmp_path / name).write_text("only for the host")
+    (tmp_path / "open").write_text("for everybody")
+    see = "cat /data/.env /data/secrets/key /data/open"
+    mounts = [f"{tmp_path}:/data:rw"]
+    async with await client.sandboxes.create(mounts=mounts) as sandbox:
+        assert (await sandbox.run(see, user="root")).stdout == "only for the host" * 2 + "for everybody"
+    async with await client.sandboxes.create(mounts=mounts, masks=["/data/.env", "/data/secrets"]) as sandbox:
+        assert (await sandbox.run(see, user="root")).stdout == "for everybody"
+        assert (await sandbox.run("rm -f /data/.env", user="root")).exit_code != 0
+        assert await sandbox.files.read_text("/data/.env") == ""
+    assert (tmp_path / ".env").read_text() == "only for the host"
+    with pytest.raises(errors.MountSourceUnusable, match="absent"):
+        await client.sandboxes.create(mounts=mounts, masks=["/data/absent"])
+
+
 async def test_limits_environment_files_and_user(client: AsyncBelljar) -> None:
     async with await client.sandboxes.create(
         limits={"memory": "64M", "cpus": 0.5, "pids": 50, "disk": "32MiB"},

@@ -211,6 +211,8 @@ export interface CreateSandboxRequest {
   /** Absent or 0: no hard limit. */
   leaseSecs?: number | undefined;
   limits?: LimitsInput | undefined;
+  /** Paths inside, below mounts or the workspace, that appear empty: files and directories that the sandbox must not see. */
+  masks?: string[] | undefined;
   metadata?: Record<string, string> | undefined;
   /** As `SOURCE:TARGET[:ro|rw]`, paths of the server's host. */
   mounts?: string[] | undefined;
