@@ -57,3 +57,17 @@ def own_state(binary: str) -> Iterator[Path]:
     """One for a test that disturbs its server."""
     with fresh_state() as directory:
         yield directory
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A certificate of this machine's loopback, which only who is told of it trusts, and its key."""
+    if not shutil.which("openssl"):
+        pytest.skip("there is no openssl to make a certificate")
+    made = tmp_path_factory.mktemp("tls")
+    certificate, key = made / "certificate.pem", made / "key.pem"
+    words = ["-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
+    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"]
+    made_by: list[str | Path] = ["openssl", "req", *words, *names, "-keyout", key, "-out", certificate]
+    subprocess.run(made_by, check=True, capture_output=True, timeout=60)
+    return certificate, key

@@ -1,9 +1,7 @@
 // Ways to a server: keys, TLS, the environment; and refusals that come while much is still being sent.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { mkdtemp, readFile, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { readFile, rm } from "node:fs/promises";
 import { test } from "node:test";
 import { promisify } from "node:util";
 import {
@@ -13,7 +11,7 @@ import {
   SandboxNotFoundError,
   ServerUnreachableError,
 } from "belljar";
-import { BINARY, TestServer, environment, failureOf, useServer } from "./server.js";
+import { BINARY, TestServer, environment, failureOf, selfSigned, useServer } from "./server.js";
 
 const run = promisify(execFile);
 const at = useServer();
@@ -35,39 +33,14 @@ test("a refusal is heard while a large body is still on its way", async () => {
 });
 
 test("over TLS, with a key, by the environment", async (t) => {
-  const here = await mkdtemp(join(tmpdir(), "belljar-tls-"));
-  const [certificate, key] = [join(here, "cert.pem"), join(here, "key.pem")];
-  const words = [
-    "req",
-    "-x509",
-    "-newkey",
-    "ec",
-    "-pkeyopt",
-    "ec_paramgen_curve:prime256v1",
-    "-nodes",
-    "-days",
-    "1",
-    "-subj",
-    "/CN=localhost",
-    "-addext",
-    "subjectAltName=IP:127.0.0.1,DNS:localhost",
-    "-keyout",
-    key,
-    "-out",
-    certificate,
-  ];
-  const made = await run("openssl", words).then(
-    () => true,
-    () => false,
-  );
-  if (!made) {
-    await rm(here, { recursive: true });
+  const made = await selfSigned();
+  if (made === undefined) {
     console.log("SKIPPED typescript TLS: openssl is not here to make a certificate");
     return t.skip("no openssl");
   }
-  const server = await TestServer.start("--tls-cert", certificate, "--tls-key", key);
+  const server = await TestServer.start("--tls-cert", made.certificate, "--tls-key", made.key);
   try {
-    const ca = await readFile(certificate);
+    const ca = await readFile(made.certificate);
     const { stdout } = await run(
       BINARY,
       ["--state-dir", server.stateDir, "keys", "create", "--json", "--scopes", "read"],
@@ -91,6 +64,6 @@ test("over TLS, with a key, by the environment", async (t) => {
     delete process.env["BELLJAR_SERVER"];
     delete process.env["BELLJAR_API_KEY"];
     await server.stop();
-    await rm(here, { recursive: true });
+    await rm(made.directory, { recursive: true });
   }
 });

@@ -1,10 +1,13 @@
 // Ports of a sandbox as ports of this machine, for any protocol.
 import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
 import { createHash, randomBytes } from "node:crypto";
+import { readFile, rm } from "node:fs/promises";
 import net from "node:net";
 import { test } from "node:test";
-import { Belljar, type Forward, InvalidArgumentError, type Sandbox } from "belljar";
-import { failureOf, useServer } from "./server.js";
+import { promisify } from "node:util";
+import { Belljar, BelljarError, type Forward, InvalidArgumentError, type Sandbox } from "belljar";
+import { BINARY, TestServer, environment, failureOf, selfSigned, useServer } from "./server.js";
 
 const at = useServer();
 
@@ -107,4 +110,40 @@ test("what cannot be a port is refused", async () => {
     assert.ok((await failureOf(sandbox.forward(port))) instanceof InvalidArgumentError);
   const aborted = await failureOf(sandbox.forward(8000, { signal: AbortSignal.abort() }));
   assert.equal(aborted.name, "AbortError");
+});
+
+test("ports are joined over TLS, with a key", async (t) => {
+  const made = await selfSigned();
+  if (made === undefined) {
+    console.log("SKIPPED typescript TLS: openssl is not here to make a certificate");
+    return t.skip("no openssl");
+  }
+  const server = await TestServer.start("--tls-cert", made.certificate, "--tls-key", made.key);
+  try {
+    const words = ["--state-dir", server.stateDir, "keys", "create", "--json"];
+    const { stdout } = await promisify(execFile)(BINARY, words, { env: environment() });
+    const { secret: apiKey } = JSON.parse(stdout) as { secret: string };
+    assert.match(server.url, /^https:/);
+    await using client = new Belljar({ url: server.url, ca: await readFile(made.certificate), apiKey });
+    await using sandbox = await client.sandboxes.create();
+    await serve(sandbox, DIGESTS);
+    await using forward = await sandbox.forward(8000);
+    const data = randomBytes(300_000);
+    const digest = createHash("sha256").update(data).digest("hex");
+    const answers = await Promise.all(Array.from({ length: 3 }, async () => await exchange(forward, data)));
+    assert.deepEqual(answers.map(String), [digest, digest, digest]);
+    // By the name that the certificate has, too.
+    const named = server.url.replace("127.0.0.1", "localhost");
+    await using other = new Belljar({ url: named, ca: await readFile(made.certificate), apiKey });
+    await using again = await (await other.sandboxes.get(sandbox.id)).forward(8000);
+    assert.equal(String(await exchange(again, data)), digest);
+    // Who does not trust the certificate, or has no key, is joined to nothing.
+    for (const options of [{ apiKey }, { ca: await readFile(made.certificate), apiKey: "wrong" }]) {
+      await using stranger = new Belljar({ url: server.url, ...options });
+      assert.ok((await failureOf(stranger.sandboxes.get(sandbox.id))) instanceof BelljarError);
+    }
+  } finally {
+    await server.stop();
+    await rm(made.directory, { recursive: true });
+  }
 });

@@ -128,3 +128,18 @@ export async function failureOf(promise: Promise<unknown>): Promise<Error & { co
   }
   throw new Error("nothing failed");
 }
+
+/** A certificate of this machine's loopback, which only who is told of it trusts; nothing where there is no openssl. */
+export async function selfSigned(): Promise<{ directory: string; certificate: string; key: string } | undefined> {
+  const directory = await mkdtemp(join(tmpdir(), "belljar-tls-"));
+  const [certificate, key] = [join(directory, "certificate.pem"), join(directory, "key.pem")];
+  const kind = ["-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "1"];
+  const names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"];
+  try {
+    await run("openssl", ["req", ...kind, ...names, "-keyout", key, "-out", certificate]);
+    return { directory, certificate, key };
+  } catch {
+    await rm(directory, { recursive: true });
+    return undefined;
+  }
+}

@@ -43,6 +43,19 @@ def parse(text: str) -> Address:
     )
 
 
+def trusted(ca: str | os.PathLike[str] | bytes | None) -> bytes | None:
+    """The certificates that a server's must come from; none: those of this machine."""
+    if ca is None or isinstance(ca, bytes):
+        return ca
+    try:
+        with open(ca, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise InvalidArgument(
+            f"`{os.fspath(ca)}` cannot be read", cause=str(error), remedy="give `ca` as a file of certificates (PEM)"
+        ) from error
+
+
 class Reached:
     """What gRPC needs to connect to an address; holds the socket's directory open where its path is long."""
 

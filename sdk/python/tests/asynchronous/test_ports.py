@@ -88,3 +88,34 @@ async def test_a_port_is_shown_over_http(own_state: Path, binary: str) -> None:
             assert await sandbox.ports() == []
     server.terminate()
     server.wait(60)
+
+
+async def test_ports_are_joined_over_tls(own_state: Path, binary: str, certificate: tuple[Path, Path]) -> None:
+    state = ["--state-dir", str(own_state)]
+    tls = ["--tls-cert", str(certificate[0]), "--tls-key", str(certificate[1])]
+    command = [binary, *state, "serve", "--listen", "127.0.0.1:0", "--json", *tls]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    try:
+        assert server.stdout is not None
+        addresses = json.loads(server.stdout.readline())["addresses"]
+        url = next(address for address in addresses if address.startswith("https://"))
+        made = subprocess.run([binary, *state, "keys", "create", "--json"], check=True, capture_output=True, timeout=60)
+        key = json.loads(made.stdout)["secret"]
+        data = os.urandom(300_000)
+        async with AsyncBelljar(url, api_key=key, ca=certificate[0]) as client:
+            async with await client.sandboxes.create() as sandbox:
+                process = await sandbox.start(["python3", "-c", SERVER])
+                async for _ in process:
+                    break
+                async with await sandbox.forward(8000) as forward:
+                    answer = await aside(lambda: exchange(forward.address, data))
+                    assert answer.decode() == hashlib.sha256(data).hexdigest()
+        # Whoever was not told of the certificate does not believe it.
+        with pytest.raises(errors.ServerUnreachable):
+            async with AsyncBelljar(url, api_key=key, patience=0) as client:
+                await client.server()
+        with pytest.raises(errors.InvalidArgument, match="ca"):
+            AsyncBelljar(url, ca=own_state / "absent")
+    finally:
+        server.terminate()
+        server.wait(60)

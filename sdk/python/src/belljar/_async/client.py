@@ -29,9 +29,10 @@ class AsyncBelljar:
     """A client of one server.
 
     Without a URL it is the server of this machine, which is started where none runs; `BELLJAR_SERVER` and
-    `BELLJAR_API_KEY` name another one. `state_dir` and `binary` say which local server, and what starts it. Where the
-    connection is lost, what may safely be asked again is asked again for `patience` seconds, and streams go on where
-    they were.
+    `BELLJAR_API_KEY` name another one. `ca` is a file of certificates (or its bytes) that those of an `https://` server
+    come from, where they are none of this machine's. `state_dir` and `binary` say which local server, and what starts
+    it. Where the connection is lost, what may safely be asked again is asked again for `patience` seconds, and streams
+    go on where they were.
 
         async with AsyncBelljar() as client:
             async with await client.sandboxes.create() as sandbox:
@@ -43,6 +44,7 @@ class AsyncBelljar:
         url: str | None = None,
         *,
         api_key: str | None = None,
+        ca: str | os.PathLike[str] | bytes | None = None,
         state_dir: str | os.PathLike[str] | None = None,
         binary: str | os.PathLike[str] | None = None,
         patience: float = PATIENCE,
@@ -52,7 +54,7 @@ class AsyncBelljar:
         if not url and not state_dir:
             url = os.environ.get("BELLJAR_SERVER") or None
             api_key = api_key or os.environ.get("BELLJAR_API_KEY") or None
-        self._connection = AsyncConnection(url, api_key, state_dir, binary, patience)
+        self._connection = AsyncConnection(url, api_key, ca, state_dir, binary, patience)
         self.sandboxes = AsyncSandboxes(self._connection)
         self.processes = AsyncProcesses(self._connection)
         self.snapshots = AsyncSnapshots(self._connection)

@@ -30,9 +30,10 @@ class Belljar:
     """A client of one server.
 
     Without a URL it is the server of this machine, which is started where none runs; `BELLJAR_SERVER` and
-    `BELLJAR_API_KEY` name another one. `state_dir` and `binary` say which local server, and what starts it. Where the
-    connection is lost, what may safely be asked again is asked again for `patience` seconds, and streams go on where
-    they were.
+    `BELLJAR_API_KEY` name another one. `ca` is a file of certificates (or its bytes) that those of an `https://` server
+    come from, where they are none of this machine's. `state_dir` and `binary` say which local server, and what starts
+    it. Where the connection is lost, what may safely be asked again is asked again for `patience` seconds, and streams
+    go on where they were.
 
         with Belljar() as client:
             with client.sandboxes.create() as sandbox:
@@ -44,6 +45,7 @@ class Belljar:
         url: str | None = None,
         *,
         api_key: str | None = None,
+        ca: str | os.PathLike[str] | bytes | None = None,
         state_dir: str | os.PathLike[str] | None = None,
         binary: str | os.PathLike[str] | None = None,
         patience: float = PATIENCE,
@@ -53,7 +55,7 @@ class Belljar:
         if not url and not state_dir:
             url = os.environ.get("BELLJAR_SERVER") or None
             api_key = api_key or os.environ.get("BELLJAR_API_KEY") or None
-        self._connection = Connection(url, api_key, state_dir, binary, patience)
+        self._connection = Connection(url, api_key, ca, state_dir, binary, patience)
         self.sandboxes = Sandboxes(self._connection)
         self.processes = Processes(self._connection)
         self.snapshots = Snapshots(self._connection)

@@ -25,12 +25,14 @@ class Connection:
         self,
         url: str | None,
         api_key: str | None,
+        ca: str | os.PathLike[str] | bytes | None,
         state_dir: str | os.PathLike[str] | None,
         binary: str | os.PathLike[str] | None,
         patience: float,
     ) -> None:
         self._address = _address.parse(url) if url else None
         self._metadata = _address.metadata(api_key)
+        self._trusted = _address.trusted(ca)
         self._state_dir = state_dir
         self._binary = binary
         self._seconds = patience
@@ -62,7 +64,8 @@ class Connection:
     def _connect(self, address: _address.Address, reached: _address.Reached) -> grpc.Channel:
         options = _address.options(address)
         if address.tls:
-            return grpc.secure_channel(reached.target, grpc.ssl_channel_credentials(), options=options)
+            credentials = grpc.ssl_channel_credentials(self._trusted)
+            return grpc.secure_channel(reached.target, credentials, options=options)
         return grpc.insecure_channel(reached.target, options=options)
 
     def close(self) -> None:

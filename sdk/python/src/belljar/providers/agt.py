@@ -19,12 +19,13 @@ class BelljarSandboxProvider(agent_sandbox.SandboxProvider):  # type: ignore[mis
         url: str | None = None,
         *,
         api_key: str | None = None,
+        ca: str | os.PathLike[str] | bytes | None = None,
         state_dir: str | os.PathLike[str] | None = None,
         binary: str | os.PathLike[str] | None = None,
         template: str | None = None,
     ) -> None:
         self._provider = providers.SandboxProvider(
-            url, api_key=api_key, state_dir=state_dir, binary=binary, template=template
+            url, api_key=api_key, ca=ca, state_dir=state_dir, binary=binary, template=template
         )
 
     def close(self) -> None:

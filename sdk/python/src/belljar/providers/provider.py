@@ -59,11 +59,12 @@ class SandboxProvider:
         url: str | None = None,
         *,
         api_key: str | None = None,
+        ca: str | os.PathLike[str] | bytes | None = None,
         state_dir: str | os.PathLike[str] | None = None,
         binary: str | os.PathLike[str] | None = None,
         template: str | None = None,
     ) -> None:
-        self._client = Belljar(url, api_key=api_key, state_dir=state_dir, binary=binary)
+        self._client = Belljar(url, api_key=api_key, ca=ca, state_dir=state_dir, binary=binary)
         self._template = template
 
     def close(self) -> None:
