@@ -9,6 +9,7 @@
 `AsyncBelljar` is the same for `asyncio`.
 """
 
+import belljar._fork  # noqa: F401
 from belljar._administration import AuditRecord, Caller, Key, Leak, Probe, Quotas, Tenant, Token, Webhook
 from belljar._async.client import AsyncBelljar
 from belljar._async.process import AsyncProcess

@@ -57,7 +57,10 @@ class Tool:
             hints = typing_extensions.get_type_hints(hinted, include_extras=True)
         except (NameError, TypeError) as error:
             raise InvalidArgument(f"the type hints of tool `{name}` cannot be read", cause=str(error)) from error
-        parameters = inspect.signature(function).parameters
+        try:
+            parameters = inspect.signature(function).parameters
+        except ValueError as error:
+            raise InvalidArgument(f"the parameters of tool `{name}` cannot be read", cause=str(error)) from error
         return cls(name, function, text, _of_parameters(name, parameters, hints), hints)
 
     def declaration(self) -> api.ToolDeclaration:

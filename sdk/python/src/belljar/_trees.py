@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO, cast
 
-from belljar._generated.codes import ArchiveRefused
+from belljar._unpack import unpack
 
 # What is larger is kept in a file meanwhile.
 IN_MEMORY = 16 * 1024 * 1024
@@ -36,19 +36,7 @@ def unpacking(target: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         file.seek(0)
         os.makedirs(target, exist_ok=True)
         with tarfile.open(fileobj=file, mode="r") as archive:
-            _unpack(archive, os.path.realpath(target))
-
-
-def _unpack(archive: tarfile.TarFile, target: str) -> None:
-    if not hasattr(tarfile, "data_filter"):
-        # Found in every Python that gets security updates.
-        raise ArchiveRefused("this Python cannot unpack archives safely", remedy="use a newer patch release of Python")
-    try:
-        for entry in archive:
-            # The owner inside is nobody here.
-            archive.extract(entry, target, filter="data", set_attrs=not entry.issym())
-    except tarfile.FilterError as error:
-        raise ArchiveRefused("the archive has an entry that lies outside of `target`", cause=str(error)) from error
+            unpack(archive, target)
 
 
 @contextmanager
