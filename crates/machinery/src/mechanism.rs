@@ -173,7 +173,8 @@ fn pids(spec: &SandboxSpec, facts: &Facts, wall: &Wall, chosen: &mut Mechanisms)
             false => limit.saturating_add(RUNTIME_THREADS),
         };
         chosen.pids = Some(around);
-        chosen.limit_processes(limit);
+        // The agent has a user of its own there. gVisor's kernel lets one more pass than Linux does.
+        chosen.limit_processes(limit.saturating_sub(u32::from(wall.has_own_kernel())));
         let mechanism = format!(
             "RLIMIT_NPROC for each user inside; {version} pids controller at {around} for all of it, the runtime included"
         );
@@ -182,7 +183,7 @@ fn pids(spec: &SandboxSpec, facts: &Facts, wall: &Wall, chosen: &mut Mechanisms)
         chosen.pids = Some(limit.saturating_add(AGENT));
         chosen.say(Subject::Pids, &rule, &format!("{version} pids controller"), true);
     } else {
-        chosen.limit_processes(limit);
+        chosen.limit_processes(limit.saturating_add(AGENT_AND_SUPERVISOR));
         chosen.say(Subject::Pids, &rule, "RLIMIT_NPROC, counted per user namespace", true);
     }
 }
@@ -279,8 +280,9 @@ fn may_weaken<T>(
 }
 
 impl Mechanisms {
-    fn limit_processes(&mut self, limit: u32) {
-        let value = u64::from(limit.saturating_add(AGENT_AND_SUPERVISOR));
+    /// For each user inside.
+    fn limit_processes(&mut self, most: u32) {
+        let value = u64::from(most);
         let limit = ResourceLimit { resource: RLIMIT_NPROC, soft: value, hard: value };
         self.resource_limits.push(limit);
     }

@@ -17,11 +17,11 @@ use serde_json::Value;
 matrix! {
     walls names_that_are_allowed_are_reached_and_no_others,
     engineless an_address_needs_a_name_that_led_to_it,
-    full_means_public_addresses_and_not_the_host,
+    engineless full_means_public_addresses_and_not_the_host,
     an_answer_that_turns_private_is_refused,
     walls the_other_protocol_version_has_the_same_rules,
     walls all_but_tcp_and_dns_stays_inside,
-    tls_needs_the_name_that_led_to_the_address,
+    engineless tls_needs_the_name_that_led_to_the_address,
     profiles_of_a_file_and_requests_over_http_mean_the_same,
     engineless without_a_network_not_even_questions_leave,
     rules_change_while_connections_are_open,

@@ -20,8 +20,8 @@ use common::world::{HOST, ORIGIN, World};
 
 matrix! {
     other_kinds_of_questions_and_floods_of_them_stay_at_the_door,
-    a_sandbox_speaks_as_itself_only,
-    sandboxes_do_not_reach_each_other,
+    walls a_sandbox_speaks_as_itself_only,
+    walls sandboxes_do_not_reach_each_other,
     a_shown_port_asks_sandboxes_for_its_token_too,
     volumes_are_shared_by_their_names_only,
 }
@@ -122,9 +122,11 @@ for family, level, option, address, door in (
     except OSError as error:
         print(error, file=sys.stderr)
 try:
-    socket.socket(socket.AF_INET, socket.SOCK_DGRAM).setsockopt(socket.IPPROTO_IP, IP_TRANSPARENT, 1)
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    s.setsockopt(socket.IPPROTO_IP, IP_TRANSPARENT, 1)
+    s.bind(('11.0.0.10', 4001)) # gVisor's kernel takes the option and does not know it
     raise SystemExit('transparent')
-except PermissionError:
+except OSError:
     pass
 assert ask('honest.wild.test') == (0, 1)
 with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as s:

@@ -28,12 +28,12 @@ const MOST_HOST_MEMORY_KIB: u64 = 96 * 1024;
 
 matrix! {
     alone a_fork_bomb_is_capped_and_killable,
-    everywhere a_thread_bomb_is_capped,
-    everywhere asked_process_limits_hold,
-    everywhere memory_ends_in_oom_for_this_sandbox_only,
-    shared_memory_counts_as_memory,
-    everywhere a_full_disk_is_full_for_this_sandbox_only,
-    claimed_space_counts,
+    walls a_thread_bomb_is_capped,
+    walls asked_process_limits_hold,
+    walls memory_ends_in_oom_for_this_sandbox_only,
+    walls shared_memory_counts_as_memory,
+    walls a_full_disk_is_full_for_this_sandbox_only,
+    walls claimed_space_counts,
     inodes_are_limited,
     unread_output_costs_bounded_memory,
     long_output_is_cut_with_a_mark,
@@ -169,8 +169,11 @@ fn claimed_space_counts(belljar: &Installation) {
     let report = probe(&sandbox, "sparse", &["/workspace", "1099511627776"]);
     assert_ne!(text(&report, "allocate"), "allowed", "{report}");
     assert!(number(&report, "allocate_bytes") <= 64 * MIB, "{report}");
-    // A sparse file may exist where the file system allows its size; it must hold nothing.
-    assert!(number(&report, "truncate_blocks") < 64, "{report}");
+    // A sparse file may exist where the file system allows its size; it must hold nothing. gVisor's kernel makes the number
+    // of blocks up from the size; what the host lost tells more.
+    if belljar.mode() != Mode::Runsc {
+        assert!(number(&report, "truncate_blocks") < 64, "{report}");
+    }
     assert!(report.twin.iter().all(|twin| twin.outcome.as_str() == "allowed"), "{report}");
     let taken = before.saturating_sub(free_bytes(&belljar.state()));
     assert!(taken < 160 * MIB, "the host lost {} MiB", taken / MIB);

@@ -1,4 +1,5 @@
-//! The backend `oci` with every runtime that is installed: the probes, and what is particular to it.
+//! The backend `oci` with every runtime that is installed: the probes, and what is particular to it. The same probes in
+//! containers of an engine.
 //!
 //! What a probe may find on gVisor and nowhere else is listed with the reason: it is answered by gVisor's own kernel, and
 //! the host does not notice. Runtimes are found as the server finds them; `./test` has gVisor in a directory of its own.
@@ -7,8 +8,10 @@
 
 mod common;
 
+use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::Duration;
 
@@ -35,6 +38,7 @@ const PROBES: &[&[&str]] = &[
     &["cgroups"],
     &["privileges"],
     &["sockets"],
+    &["terminal"],
     &["descriptors"],
     &["writes", "/probe"], // last: where it can, it removes devices
 ];
@@ -65,6 +69,7 @@ const OF_GVISOR: &[(&str, &str)] = &[
 
 matrix! {
     runtimes walls_hold_against_the_probes,
+    docker walls_of_containers_hold_against_the_probes,
     runtimes the_class_is_that_of_what_runs,
     runtimes what_enforces_the_network_is_told,
     runtimes a_killed_server_finds_sandbox_and_process_again,
@@ -73,6 +78,9 @@ matrix! {
 
 fn walls_hold_against_the_probes(belljar: &Installation) {
     let known = if belljar.mode() == Mode::Runsc { OF_GVISOR } else { &[] };
+    let planted = belljar.probe_directory().join("planted");
+    fs::copy(belljar.probe_directory().join("belljar-probe"), &planted).expect("our own file");
+    fs::set_permissions(&planted, fs::Permissions::from_mode(0o6755)).expect("our own file");
     let sandbox = belljar.create(&[]);
     let mut wrong = Vec::new();
     for probe in PROBES {
@@ -80,8 +88,13 @@ fn walls_hold_against_the_probes(belljar: &Installation) {
             wrong.extend(violations(&sandbox, user, probe, known));
         }
     }
+    wrong.extend(violations(&sandbox, "user", &["planted", "/probe/planted"], known));
     assert!(wrong.is_empty(), "on {}:\n{}", belljar.mode(), wrong.join("\n"));
     signals(&sandbox);
+}
+
+fn walls_of_containers_hold_against_the_probes(belljar: &Installation) {
+    walls_hold_against_the_probes(belljar);
 }
 
 fn violations(
