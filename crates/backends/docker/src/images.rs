@@ -110,8 +110,7 @@ pub(crate) async fn import(
     }));
     let options = CreateImageOptionsBuilder::new()
         .from_src("-")
-        .repo(&format!("belljar-{kind}"))
-        .tag(digest)
+        .repo(&name) // with the tag in it: Podman takes no other
         .build();
     let mut answers = client.create_image(Some(options), Some(body), None);
     while let Some(answer) = answers.next().await {
