@@ -1,6 +1,14 @@
 //! The backend `oci` with every runtime that is installed: the probes, and what is particular to it. The same probes in
 //! containers of an engine.
 //!
+//! Every probe of kernel and privilege runs behind `runc`, gVisor and an engine, but for two. Landlock is not there in gVisor's
+//! kernel. Links that are swapped a thousand times during the start (`starts`) would take minutes; here each place is tried
+//! once, and an engine makes its roots itself. Of the abuse of resources (`resources`), limits of processes, memory and disk
+//! run behind each wall; CPU, output, orphans and stubborn processes are held by cgroups around the runtime and by the
+//! agent, which are the same everywhere, and their killing is part of the conformance suite. Of the network, whatever
+//! depends on who sends runs behind each wall; names, TLS, HTTP and credentials (`inspected`, `clients`) are decided in the
+//! server behind the same doors.
+//!
 //! What a probe may find on gVisor and nowhere else is listed with the reason: it is answered by gVisor's own kernel, and
 //! the host does not notice. Runtimes are found as the server finds them; `./test` has gVisor in a directory of its own.
 
