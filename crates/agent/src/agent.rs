@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use belljar_protocol::MAX_CHUNK;
 use belljar_protocol::v1::{Event, LeaseEnded, event, frame::Body};
 use belljar_sys::message;
+use belljar_sys::netlink;
 use belljar_sys::signals::SignalDescriptor;
 use belljar_sys::socket::peer_user;
 use belljar_sys::workload::Limit;
@@ -59,6 +60,8 @@ pub(crate) struct Agent {
     pub(crate) service: Option<Service>,
     pub(crate) events: Events,
     pub(crate) tools: Option<Tools>,
+    /// The kernel's table of sockets, where the host asks whose connections are.
+    pub(crate) sockets: Option<netlink::Socket>,
     /// Processes that may have something to deliver, or to be forgotten.
     pub(crate) dirty: Vec<u32>,
     /// A supervisor was killed; its orphans are being killed.
@@ -124,6 +127,7 @@ impl Agent {
             service: None,
             events: Events::default(),
             tools: None,
+            sockets: None,
             dirty: Vec::new(),
             sweeping: false,
             started: now,
@@ -240,7 +244,10 @@ impl Agent {
         let mut any = false;
         while let Some(frame) = self.connections.get_mut(id).and_then(Connection::next_frame) {
             any = true;
-            self.lease.touch(self.now);
+            // Asking whose connections are is no attention to the sandbox.
+            if !matches!(frame.body, Some(Body::FindOwners(_))) {
+                self.lease.touch(self.now);
+            }
             self.request(id, frame);
         }
         any

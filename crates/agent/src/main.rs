@@ -20,6 +20,7 @@ mod keep;
 mod lease;
 mod memory;
 mod oom_score;
+mod owners;
 mod poller;
 mod prepare;
 mod process;

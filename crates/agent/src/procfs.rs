@@ -61,6 +61,18 @@ pub(crate) fn proportional_bytes(pid: i32) -> Option<u64> {
     Some(kibibytes * 1024)
 }
 
+/// What the kernel calls the program of a process, up to so many bytes: whatever the process chose.
+pub(crate) fn short_name(pid: i32, longest: usize) -> Option<Vec<u8>> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let path = format!("{pid}/comm");
+    let file = openat(proc_directory()?, path, flags, Mode::empty()).ok()?;
+    let mut buffer = [0; 64];
+    let size = rustix::io::read(file, &mut buffer).ok()?;
+    let name = buffer.get(..size)?;
+    let name = name.strip_suffix(b"\n").unwrap_or(name);
+    Some(name.get(..longest).unwrap_or(name).to_vec())
+}
+
 fn table() -> Vec<Entry> {
     let mut entries = Vec::new();
     let Some(directory) = proc_directory() else { return entries };
@@ -82,7 +94,7 @@ fn table() -> Vec<Entry> {
     entries
 }
 
-fn proc_directory() -> Option<OwnedFd> {
+pub(crate) fn proc_directory() -> Option<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     rustix::fs::open("/proc", flags, Mode::empty()).ok()
 }

@@ -5,6 +5,7 @@ use belljar_protocol::v1::{
     Welcome, frame::Body, start,
 };
 use belljar_protocol::{MAX_FRAME, negotiate};
+use belljar_sys::netlink;
 
 use crate::agent::Agent;
 use crate::connection::Use;
@@ -113,6 +114,8 @@ impl Agent {
                 None
             }
 
+            Body::FindOwners(question) => Some(self.find_owners(&question)?),
+
             // These belong to a stream; one that has just ended on our side is no error of the host's.
             Body::Acknowledge(acknowledge) => {
                 match self.stream_use(connection, stream) {
@@ -184,6 +187,7 @@ impl Agent {
         let hostname = configure.hostname.clone();
         let service_socket = configure.service_socket.clone();
         let tool_socket = configure.tool_socket.clone();
+        let finds_owners = configure.find_owners;
         let (mut setup, walls) = Setup::new(configure, self.own_files, self.host)?;
         if !hostname.is_empty() {
             set_hostname(&hostname)?;
@@ -202,6 +206,8 @@ impl Agent {
         if !tool_socket.is_empty() {
             self.tools = Some(Tools::new(&tool_socket, &self.poller, self.now)?);
         }
+        // A kernel that does not show it is no reason to fail: then nobody's process is known.
+        self.sockets = finds_owners.then(netlink::Socket::sockets).and_then(Result::ok);
         narrow_bounding_set(root_capabilities);
         setup.close_in()?;
         self.memory = MemoryWatch::new(memory_limit, self.now);

@@ -356,7 +356,7 @@ impl Agent {
 }
 
 /// The process that was started by the host and that `pid` descends from.
-fn process_of(mut pid: i32, children: &crate::table::Table<i32, Child>) -> Option<u32> {
+pub(crate) fn process_of(mut pid: i32, children: &crate::table::Table<i32, Child>) -> Option<u32> {
     for _ in 0..MOST_ANCESTORS {
         match children.get(pid) {
             Some(Child::Main(key) | Child::Supervisor(key)) => return Some(*key),

@@ -2789,6 +2789,17 @@ pub struct NetworkDecision {
     #[prost(double, tag = "15")]
     #[serde(default)]
     pub duration_ms: f64,
+    /// The process inside that held the connection when it was made, its short name, and the process of this API that it
+    /// belongs to; absent where it is not known. A hint: programs choose their names.
+    #[prost(uint32, optional, tag = "16")]
+    #[serde(default)]
+    pub pid: ::core::option::Option<u32>,
+    #[prost(string, optional, tag = "17")]
+    #[serde(default)]
+    pub program: ::core::option::Option<::prost::alloc::string::String>,
+    #[prost(string, optional, tag = "18")]
+    #[serde(default)]
+    pub process_id: ::core::option::Option<::prost::alloc::string::String>,
 }
 /// Something that waits to be allowed.
 #[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::net::{TcpListener, UdpSocket};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::doors::token::{Access, Registry};
@@ -148,6 +148,12 @@ impl Gate {
     #[must_use]
     pub fn rules(&self) -> Arc<Rules> {
         self.judge.rules()
+    }
+
+    /// How many records of flows that are over have not been written yet.
+    #[must_use]
+    pub fn late(&self) -> watch::Receiver<usize> {
+        self.judge.late()
     }
 
     #[must_use]

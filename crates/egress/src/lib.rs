@@ -41,7 +41,8 @@ pub use intercept::{
     Untrustable,
 };
 pub use outside::{
-    Approval, Approver, Asked, NoApprover, NoSecrets, Recorder, SecretError, Secrets,
+    Approval, Approver, Asked, Ends, NoApprover, NoOwners, NoSecrets, Owner, Owners, Recorder,
+    Search, SecretError, Secrets,
 };
 pub use record::{Reason, Record, Stage, Verdict};
 pub use rules::Rules;

@@ -1,8 +1,11 @@
-//! What the program around the doors provides: where records go, who is asked, where secrets come from.
+//! What the program around the doors provides: where records go, who is asked, where secrets come from, whose
+//! connections are.
 
 use async_trait::async_trait;
+use belljar_policy::ProcessId;
 use belljar_policy::document::{Source, Transport};
 use std::net::{IpAddr, SocketAddr};
+use tokio::sync::watch;
 
 use crate::credentials::SecretValue;
 use crate::{Identity, Record};
@@ -11,6 +14,52 @@ use crate::{Identity, Record};
 pub trait Recorder: Send + Sync {
     /// Never blocks: it is called from the path of the bytes.
     fn record(&self, identity: &Identity, record: Record);
+}
+
+/// Which process in a sandbox held a connection when it was made. What is in it comes from inside, and is a hint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// Inside the sandbox.
+    pub pid: u32,
+    /// The short name that the kernel has for it, which it chose itself.
+    pub program: String,
+    /// The process that the host started and that it belongs to.
+    pub process: Option<ProcessId>,
+}
+
+/// The two ends of a connection as the sandbox sees them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ends {
+    pub transport: Transport,
+    pub local: SocketAddr,
+    pub remote: SocketAddr,
+}
+
+/// How far a search for an owner has come.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Search {
+    /// Nobody has begun to look.
+    #[default]
+    Waiting,
+    /// Somebody looks, and will say soon what was found.
+    Looking,
+    Found(Owner),
+}
+
+/// Finds out whose connections are.
+pub trait Owners: Send + Sync {
+    /// Returns at once. Where the other end goes before anything was found, the owner is not known.
+    fn search(&self, identity: &Identity, ends: Ends) -> Option<watch::Receiver<Search>>;
+}
+
+/// Knows nobody.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoOwners;
+
+impl Owners for NoOwners {
+    fn search(&self, _: &Identity, _: Ends) -> Option<watch::Receiver<Search>> {
+        None
+    }
 }
 
 /// What somebody is asked to approve.

@@ -5,6 +5,8 @@ use std::time::{Duration, SystemTime};
 
 use belljar_policy::document::Transport;
 
+use crate::Owner;
+
 /// One decision and what came of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
@@ -27,6 +29,8 @@ pub struct Record {
     pub bytes_up: u64,
     pub bytes_down: u64,
     pub duration: Duration,
+    /// Who inside had the connection, where that is known.
+    pub owner: Option<Owner>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

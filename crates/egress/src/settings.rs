@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustls::RootCertStore;
 
 use crate::names::Resolver;
-use crate::{Decider, Destinations, NoDecider, Redirected};
+use crate::{Decider, Destinations, NoDecider, NoOwners, Owners, Redirected};
 
 /// A server that is asked for names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +33,8 @@ pub struct Settings {
     pub questions_per_second: u32,
     /// Asked where a sandbox's rules leave something to a program.
     pub decider: Arc<dyn Decider>,
+    /// Asked whose connections are.
+    pub owners: Arc<dyn Owners>,
 }
 
 impl Default for Settings {
@@ -44,6 +46,7 @@ impl Default for Settings {
             max_flows: 4096,
             questions_per_second: 100,
             decider: Arc::new(NoDecider),
+            owners: Arc::new(NoOwners),
         }
     }
 }

@@ -141,6 +141,7 @@ async fn build(
         programs: programs.as_ref(),
         idle,
         hard: request.hard_limit,
+        network: details.network.doors,
     };
     let configure = configuration(running.agent, &identity);
     let (stream, configure) = (running.stream, Some(configure));

@@ -118,6 +118,7 @@ impl Engine {
             ends: AtomicU32::new(0),
             tool_host: OnceLock::new(),
         });
+        inner.gates.owners.serve(&inner);
         inner.backends.recover().await;
         recovery::recover(&inner).await?;
         if options.attend {

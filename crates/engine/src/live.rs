@@ -87,6 +87,11 @@ impl Live {
         Ok(fresh)
     }
 
+    /// The connection to the agent, if there is one that works.
+    pub(crate) async fn known_connection(&self) -> Option<Arc<Connection>> {
+        self.connection.lock().await.clone().filter(|connection| connection.is_open())
+    }
+
     /// Ends the connection for good; whoever waits for something on it is told that the sandbox is gone.
     pub(crate) async fn close(&self) {
         self.ended.store(true, Ordering::Release);

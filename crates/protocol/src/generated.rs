@@ -6,7 +6,7 @@ pub struct Frame {
     pub stream: u64,
     #[prost(
         oneof = "frame::Body",
-        tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 50, 60, 61, 62, 63"
+        tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 50, 60, 61, 62, 63"
     )]
     pub body: ::core::option::Option<frame::Body>,
 }
@@ -100,6 +100,11 @@ pub mod frame {
         Connect(super::Connect),
         #[prost(message, tag = "45")]
         Connected(super::Connected),
+        /// Ways out
+        #[prost(message, tag = "46")]
+        FindOwners(super::FindOwners),
+        #[prost(message, tag = "47")]
+        Owners(super::Owners),
         /// Reported by the agent without being asked (stream 0)
         #[prost(message, tag = "50")]
         Event(super::Event),
@@ -188,6 +193,10 @@ pub struct Configure {
     /// Where the agent takes calls of tools from inside. Empty: there are no tools.
     #[prost(bytes = "vec", tag = "18")]
     pub tool_socket: ::prost::alloc::vec::Vec<u8>,
+    /// The host is going to ask whose connections are (`FindOwners`): the agent opens the kernel's table of sockets before
+    /// `shared_seccomp` keeps it from doing so. Where that fails, nobody's process is known, and nothing else is different.
+    #[prost(bool, tag = "19")]
+    pub find_owners: bool,
 }
 /// What the kernel could do of it.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -579,8 +588,8 @@ pub struct UsageReport {
 }
 /// How long the sandbox may go on without being talked to (idle) and at all (hard). 0: no limit.
 /// The agent ends the sandbox by itself when either runs out, so nothing outlives its lease without a host. Both start
-/// when the lease is given; the idle one starts again with every frame from a host and does not run while a main process
-/// does.
+/// when the lease is given; the idle one starts again with every frame from a host but `FindOwners`, and does not run
+/// while a main process does.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Lease {
     #[prost(uint64, tag = "1")]
@@ -843,6 +852,45 @@ pub struct Connect {
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Connected {}
+/// Which processes hold these connections, as the sandbox's own network shows them; at most 64. Answered by Owners, in
+/// the same order. Nobody attends to the sandbox by asking, so the idle lease runs on.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct FindOwners {
+    #[prost(message, repeated, tag = "1")]
+    pub connections: ::prost::alloc::vec::Vec<Ends>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Ends {
+    #[prost(enumeration = "Transport", tag = "1")]
+    pub transport: i32,
+    /// 4 or 16 bytes
+    #[prost(bytes = "vec", tag = "2")]
+    pub local_address: ::prost::alloc::vec::Vec<u8>,
+    #[prost(uint32, tag = "3")]
+    pub local_port: u32,
+    #[prost(bytes = "vec", tag = "4")]
+    pub remote_address: ::prost::alloc::vec::Vec<u8>,
+    #[prost(uint32, tag = "5")]
+    pub remote_port: u32,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Owners {
+    #[prost(message, repeated, tag = "1")]
+    pub owners: ::prost::alloc::vec::Vec<Owner>,
+}
+/// A hint: processes choose their names, and hand connections to each other.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Owner {
+    /// inside the sandbox; 0: not known
+    #[prost(uint32, tag = "1")]
+    pub pid: u32,
+    /// the short name that the kernel has for it
+    #[prost(bytes = "vec", tag = "2")]
+    pub program: ::prost::alloc::vec::Vec<u8>,
+    /// the durable id that it belongs to; empty where it belongs to none
+    #[prost(string, tag = "3")]
+    pub process: ::prost::alloc::string::String,
+}
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Event {
     #[prost(oneof = "event::What", tags = "1, 2")]
@@ -1043,6 +1091,32 @@ impl Kind {
             "CHARACTER_DEVICE" => Some(Self::CharacterDevice),
             "BLOCK_DEVICE" => Some(Self::BlockDevice),
             "WHITEOUT" => Some(Self::Whiteout),
+            _ => None,
+        }
+    }
+}
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum Transport {
+    Tcp = 0,
+    Udp = 1,
+}
+impl Transport {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Tcp => "TCP",
+            Self::Udp => "UDP",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "TCP" => Some(Self::Tcp),
+            "UDP" => Some(Self::Udp),
             _ => None,
         }
     }

@@ -42,6 +42,12 @@ export interface NetworkDecision {
   readonly bytesUp: number;
   readonly bytesDown: number;
   readonly durationMs: number;
+  /** The process in the sandbox that made the connection, where that is known. A hint, like what follows. */
+  readonly pid: number | null;
+  /** Its short name, which it chooses itself. */
+  readonly program: string | null;
+  /** The process that was started here and that it belongs to. */
+  readonly processId: string | null;
 }
 
 /** The network of one sandbox. */

@@ -53,10 +53,12 @@ test("an address of this machine is reached where its range is named, and cut of
     await sandbox.network.change({ cidrs: [] });
     assert.notEqual((await sandbox.run(fetch("/second"))).exitCode, 0);
     assert.deepEqual(requests, ["/first"]);
+    const decisions = await logged(sandbox, false);
     assert.deepEqual(
-      (await logged(sandbox, false)).map(({ verdict }) => verdict),
+      decisions.map(({ verdict }) => verdict),
       ["allow", "deny"],
     );
+    assert.ok(decisions.every(({ pid, program }) => (pid === null) === (program === null)));
   } finally {
     server.close();
     server.closeAllConnections();

@@ -32,6 +32,7 @@ matrix! {
     engineless datagrams_pass_where_a_rule_names_their_port,
     engineless a_paused_sandbox_keeps_its_connections,
     bad_rules_are_refused_before_anything_is_made,
+    everywhere a_flow_tells_which_process_made_it,
 }
 
 /// For what a loaded machine may take long to do.
@@ -688,5 +689,48 @@ fn bad_rules_are_refused_before_anything_is_made(belljar: &Installation) {
     for (flags, code) in cases {
         let refused = belljar.try_create(flags).err();
         refused.unwrap_or_else(|| panic!("{flags:?} is accepted")).expect_code(code);
+    }
+}
+
+/// Seconds for which a connection is held: longer and longer, because nothing inside says when somebody has looked.
+const HELD: [f32; 5] = [0.1, 1.0, 4.0, 16.0, 32.0];
+
+fn a_flow_tells_which_process_made_it(belljar: &Installation) {
+    let world = World::new(belljar);
+    world.name("six.test", &[ORIGIN_V6]);
+    let flags = ["--network", "allowlist", "--allow", "origin.test", "--allow", "six.test"];
+    let as_root = [&flags[..], &["--user", "root"]].concat();
+    let cases =
+        [(&flags[..], "origin.test"), (&flags[..], "six.test"), (&as_root[..], "origin.test")];
+    // Root in a container is refused.
+    let cases = if belljar.mode() == Mode::Docker { &cases[..2] } else { &cases };
+    for &(flags, host) in cases {
+        let sandbox = belljar.create(flags);
+        let flow = HELD.iter().enumerate().find_map(|(before, seconds)| {
+            let program = format!(
+                "\
+import os, socket, time
+s = socket.create_connection(({host:?}, {ECHO}), 60)
+assert s.recv(6) == b'hello\\n'
+time.sleep({seconds})
+print(os.getpid())
+"
+            );
+            let pid = python(&sandbox, &program).expect_success().text();
+            let flow = wait_until(PATIENCE, || {
+                let is_flow = |entry: &Value| entry["stage"] == "flow";
+                log(&sandbox, belljar, &[]).into_iter().filter(is_flow).nth(before)
+            });
+            let flow = flow.expect("every flow is on record");
+            (!flow["pid"].is_null()).then(|| (flow, pid.trim().to_owned()))
+        });
+        let (flow, pid) = flow.expect("somebody has looked by then");
+        assert_eq!((flow["pid"].to_string(), &flow["program"]), (pid.clone(), &"python3".into()));
+        assert!(flow["process_id"].is_string(), "{flow}");
+        let shown = belljar.run(["network", "log", sandbox.id()]).expect_success().text();
+        assert!(shown.contains(&format!("by python3 [{pid}]")), "{shown}");
+        let audit = ["audit", "query", "--json", "--sandbox", sandbox.id()];
+        let audit = belljar.run(audit).expect_success().text();
+        assert!(audit.contains(&format!("\"pid\":\"{pid}\"")), "{audit}");
     }
 }

@@ -5,6 +5,7 @@ mod host;
 
 mod conversation;
 mod files;
+mod owners;
 mod processes;
 mod reconnect;
 mod sandbox;

@@ -139,7 +139,7 @@ async fn log(
         .await
 }
 
-/// `2026-01-02T03:04:05.678Z  deny   flow  example.com 192.0.2.1:443  not-listed`.
+/// `2026-01-02T03:04:05.678Z  deny   flow  example.com 192.0.2.1:443  not-listed  by curl [7]`.
 fn line(decision: &v1::NetworkDecision) -> String {
     let mut place = decision.host.clone().unwrap_or_default();
     if let Some(address) = &decision.address {
@@ -171,6 +171,9 @@ fn line(decision: &v1::NetworkDecision) -> String {
             "  {} up, {} down, {:.1} ms",
             decision.bytes_up, decision.bytes_down, decision.duration_ms
         ));
+    }
+    if let (Some(pid), Some(program)) = (decision.pid, &decision.program) {
+        text.push_str(&format!("  by {program} [{pid}]"));
     }
     // Names and paths are the sandbox's choice, and a terminal must not obey them.
     let text = text.replace(['\n', '\r'], "\u{fffd}");

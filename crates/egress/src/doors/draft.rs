@@ -51,6 +51,7 @@ impl Draft {
             bytes_up,
             bytes_down,
             duration: self.begin.elapsed(),
+            owner: None,
         }
     }
 }

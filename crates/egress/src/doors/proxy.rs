@@ -22,7 +22,7 @@ use super::pump;
 use super::tcp::Opening;
 use super::token::Access;
 use super::tunnel::{self, Target};
-use crate::flow::{Entry, Intercepted, Judge, Prefixed, Preview, Room};
+use crate::flow::{Entry, Intercepted, Judge, Prefixed, Preview, Room, Searched};
 use crate::{Reason, http};
 
 /// How long a client has to say where it wants to go.
@@ -98,14 +98,21 @@ async fn welcome(access: Access, mut stream: TcpStream) {
         pump::reset(&stream);
         return;
     }
+    let searched = judge.search(Transport::Tcp, stream.peer_addr().ok(), stream.local_addr().ok());
     let closed = judge.live().closed().clone();
-    closed.run_until_cancelled(attend(judge, stream, asked, read)).await;
+    closed.run_until_cancelled(attend(judge, stream, asked, read, searched)).await;
     drop(place);
 }
 
-async fn attend(judge: Arc<Judge>, stream: TcpStream, asked: Asked, read: Vec<u8>) {
+async fn attend(
+    judge: Arc<Judge>,
+    stream: TcpStream,
+    asked: Asked,
+    read: Vec<u8>,
+    searched: Searched,
+) {
     match asked {
-        Asked::Tunnel { target, how } => tunnel(judge, stream, target, how, read).await,
+        Asked::Tunnel { target, how } => tunnel(judge, stream, target, how, read, searched).await,
         Asked::Requests => {
             let permit = judge.attend();
             let source = stream.peer_addr().ok();
@@ -122,6 +129,7 @@ async fn attend(judge: Arc<Judge>, stream: TcpStream, asked: Asked, read: Vec<u8
                 port,
                 source,
                 greeting,
+                searched,
                 judge,
                 permit,
             };
@@ -131,7 +139,14 @@ async fn attend(judge: Arc<Judge>, stream: TcpStream, asked: Asked, read: Vec<u8
 }
 
 /// Grants or refuses a tunnel, then treats what goes through it like any connection.
-async fn tunnel(judge: Arc<Judge>, mut stream: TcpStream, target: Target, how: How, read: Vec<u8>) {
+async fn tunnel(
+    judge: Arc<Judge>,
+    mut stream: TcpStream,
+    target: Target,
+    how: How,
+    read: Vec<u8>,
+    searched: Searched,
+) {
     let (names, address): (Vec<String>, Option<IpAddr>) = match &target.host {
         Ok(name) => (vec![name.clone()], None),
         Err(address) => {
@@ -151,7 +166,7 @@ async fn tunnel(judge: Arc<Judge>, mut stream: TcpStream, target: Target, how: H
     if let Some(reason) = refusal {
         let mut draft = Draft::new(Transport::Tcp, address, target.port);
         draft.host = target.host.ok();
-        judge.record(draft.finish(reason, 0, 0));
+        judge.record_of(&searched, draft.finish(reason, 0, 0));
         return;
     }
     if !matches!(written, Ok(Ok(()))) {
@@ -159,7 +174,9 @@ async fn tunnel(judge: Arc<Judge>, mut stream: TcpStream, target: Target, how: H
         return;
     }
     let port = target.port;
-    Opening { judge, stream, names, address, port, read, greeting: None }.conduct().await;
+    let greeting = None;
+    let opening = Opening { judge, stream, names, address, port, read, greeting, searched };
+    opening.conduct().await;
 }
 
 /// Why there is no point in granting it. What is granted is judged again, with what goes through.

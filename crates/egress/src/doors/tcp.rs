@@ -28,7 +28,9 @@ use super::head::{self, Head, is_http};
 use super::pass::Unseen;
 use super::pump::{self, Carried};
 use super::tunnel::Target;
-use crate::flow::{Answer, Entry, Intercepted, Judge, Outcome, Permit, Prefixed, Question};
+use crate::flow::{
+    Answer, Entry, Intercepted, Judge, Outcome, Permit, Prefixed, Question, Searched,
+};
 use crate::hello::Hello;
 use crate::{Greeting, Reason, address, http};
 
@@ -48,13 +50,16 @@ pub(crate) async fn serve(judge: Arc<Judge>, listener: TcpListener, flows: Arc<S
                 pump::reset(&stream);
                 return;
             };
+            let client = stream.peer_addr().ok();
+            let searched = judge.search(Transport::Tcp, client, Some(original));
             let address = original.ip().to_canonical();
             let names =
                 judge.names().names(address).into_iter().map(|pinned| pinned.name).collect();
             let port = original.port();
             let read = Vec::new();
             let address = Some(address);
-            let opening = Opening { judge, stream, names, address, port, read, greeting: None };
+            let greeting = None;
+            let opening = Opening { judge, stream, names, address, port, read, greeting, searched };
             opening.conduct().await;
         }
     })
@@ -74,6 +79,8 @@ pub(crate) struct Opening {
     pub(crate) read: Vec<u8>,
     /// What it says in TLS, once that was read.
     pub(crate) greeting: Option<Greeting>,
+    /// Whose it is.
+    pub(crate) searched: Searched,
 }
 
 fn canonical(address: SocketAddr) -> SocketAddr {
@@ -87,13 +94,15 @@ impl Opening {
         let mut draft = Draft::new(Transport::Tcp, self.address, self.port);
         let carried = Carried::default();
         let closed = judge.live().closed().clone();
+        let searched = self.searched.clone();
         let ended = closed.run_until_cancelled(self.run(&mut draft, &carried)).await;
         let outcome = ended.unwrap_or(Err(Reason::Revoked)).unwrap_or_else(|reason| Outcome {
             reason,
             bytes_up: carried.up.load(Ordering::Relaxed),
             bytes_down: carried.down.load(Ordering::Relaxed),
         });
-        judge.record(draft.finish(outcome.reason, outcome.bytes_up, outcome.bytes_down));
+        let record = draft.finish(outcome.reason, outcome.bytes_up, outcome.bytes_down);
+        judge.record_of(&searched, record);
     }
 
     async fn run(mut self, draft: &mut Draft, carried: &Carried) -> Result<Outcome, Reason> {
@@ -120,6 +129,7 @@ impl Opening {
                     port: self.port,
                     source,
                     greeting: self.greeting,
+                    searched: self.searched,
                     judge: self.judge,
                     permit,
                 });

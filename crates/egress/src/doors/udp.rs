@@ -100,6 +100,8 @@ struct Bytes {
 
 impl Flow {
     async fn conduct(self, mut from_client: mpsc::Receiver<Vec<u8>>) {
+        let meant = SocketAddr::new(self.destination, self.port);
+        let searched = self.judge.search(Transport::Udp, Some(self.client), Some(meant));
         let mut draft = Draft::new(Transport::Udp, Some(self.destination), self.port);
         let mut bytes = Bytes::default();
         let closed = self.judge.live().closed().clone();
@@ -107,7 +109,7 @@ impl Flow {
         let reason = closed.run_until_cancelled(run).await.unwrap_or(Err(Reason::Revoked));
         let reason = reason.unwrap_or_else(|reason| reason);
         let denied = reason.verdict() == crate::Verdict::Deny;
-        self.judge.record(draft.finish(reason, bytes.up, bytes.down));
+        self.judge.record_of(&searched, draft.finish(reason, bytes.up, bytes.down));
         if denied {
             // What it sends right after is the same denial, not one for each datagram. Then it is judged anew.
             let rest = async { while from_client.recv().await.is_some() {} };

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use belljar_policy::document::Transport;
+use tokio::sync::watch;
 
 use super::approvals::Approvals;
 use super::decisions::Lasting;
@@ -33,6 +34,8 @@ pub(crate) struct Judge {
     questions: Rate,
     denied_names: Repeats,
     tally: Tally,
+    /// Records that wait to be told whose their connection was.
+    pub(super) late: watch::Sender<usize>,
     pub(super) room: Arc<Room>,
 }
 
@@ -71,6 +74,7 @@ impl Judge {
             settings: parts.settings,
             denied_names: Repeats::default(),
             tally: Tally::default(),
+            late: watch::Sender::default(),
         }
     }
 
@@ -123,6 +127,10 @@ impl Judge {
             self.record(Draft::new(Transport::Tcp, None, 0).finish(Reason::TooMany, 0, 0));
         }
         place
+    }
+
+    pub(crate) fn late(&self) -> watch::Receiver<usize> {
+        self.late.subscribe()
     }
 
     pub(crate) fn tally(&self) -> &Tally {

@@ -9,7 +9,7 @@
 //!   [`Permit`] until the reply's last byte: [`Permit::count`] takes every chunk in both directions (it waits for
 //!   bandwidth and fails when a budget is spent), [`Permit::revoked`] ends when the rules change and no longer allow it;
 //! - connects with [`Judge::dial`], which resolves, checks the address and connects (plain TCP; TLS is on top);
-//! - writes one record per request with [`Judge::record`] (stage `Request`); the door writes the one of the flow from
+//! - writes one record per request with [`Judge::record_of`] (stage `Request`); the door writes the one of the flow from
 //!   the [`Outcome`];
 //! - takes rules (credentials) from [`Judge::rules`] at each request, secrets from [`Judge::secrets`].
 
@@ -19,6 +19,7 @@ mod dial;
 mod judge;
 mod live;
 mod meter;
+mod owner;
 mod permit;
 mod prefixed;
 mod question;
@@ -29,6 +30,7 @@ mod tally;
 
 pub(crate) use judge::{Judge, Parts};
 pub(crate) use meter::Direction;
+pub(crate) use owner::Searched;
 pub(crate) use permit::{Permit, Refusal};
 pub(crate) use prefixed::Prefixed;
 pub(crate) use question::{Answer, Preview, Question};
@@ -66,6 +68,8 @@ pub(crate) struct Intercepted {
     pub(crate) source: Option<SocketAddr>,
     /// What it says in TLS.
     pub(crate) greeting: Option<Greeting>,
+    /// Whose it is.
+    pub(crate) searched: Searched,
     pub(crate) judge: Arc<Judge>,
     /// For the connection as a whole; ends when no request to it could be allowed any more.
     pub(crate) permit: Permit,

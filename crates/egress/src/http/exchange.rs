@@ -104,7 +104,7 @@ impl Drop for Exchange {
     fn drop(&mut self) {
         let outcome = self.outcome.get_mut().unwrap_or_else(PoisonError::into_inner);
         let (verdict, reason, rule) = outcome.clone();
-        self.connection.judge.record(Record {
+        let record = Record {
             at: self.at,
             stage: Stage::Request,
             transport: Transport::Tcp,
@@ -120,6 +120,8 @@ impl Drop for Exchange {
             bytes_up: *self.up.get_mut(),
             bytes_down: *self.down.get_mut(),
             duration: self.begun.elapsed(),
-        });
+            owner: None,
+        };
+        self.connection.judge.record_of(&self.connection.client.searched, record);
     }
 }

@@ -51,9 +51,19 @@ const MAX_STREAMS: u32 = 128;
 
 /// Serves one connection whose requests must be seen. Returns when it is over.
 pub(crate) async fn serve(intercepted: Intercepted) -> Outcome {
-    let Intercepted { stream, entry, names, address, port, source, greeting, judge, permit } =
-        intercepted;
-    let client = Client { source, greeting };
+    let Intercepted {
+        stream,
+        entry,
+        names,
+        address,
+        port,
+        source,
+        greeting,
+        searched,
+        judge,
+        permit,
+    } = intercepted;
+    let client = Client { source, greeting, searched };
     let connection = Arc::new(Connection::new(entry, names, address, port, client, judge));
     let work = async {
         match entry {

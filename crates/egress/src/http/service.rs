@@ -16,7 +16,7 @@ use super::head::{self, BadHead, Head};
 use super::reply::{Refused, sentence};
 use super::send;
 use super::upstream::{Place, Upstreams};
-use crate::flow::{Answer, Entry, Judge, Permit, Question, Refusal};
+use crate::flow::{Answer, Entry, Judge, Permit, Question, Refusal, Searched};
 use crate::{Greeting, Reason, Verdict};
 
 /// A client's connection, and what was found out about it.
@@ -39,6 +39,7 @@ pub(super) struct Connection {
 pub(super) struct Client {
     pub(super) source: Option<SocketAddr>,
     pub(super) greeting: Option<Greeting>,
+    pub(super) searched: Searched,
 }
 
 /// A request that may be sent.

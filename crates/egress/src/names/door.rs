@@ -225,6 +225,7 @@ fn denial(transport: Transport, name: &str, reason: Reason) -> Record {
         bytes_up: 0,
         bytes_down: 0,
         duration: Duration::ZERO,
+        owner: None,
     }
 }
 

@@ -11,6 +11,7 @@ mod http;
 mod load;
 mod names;
 mod origin;
+mod owners;
 mod parsers;
 mod proxy;
 mod tcp;

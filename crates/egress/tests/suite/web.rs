@@ -224,6 +224,7 @@ impl Inspected {
             decider: inspection.decider,
             callback: inspection.callback,
             max_flows: inspection.max_flows,
+            owners: inspection.owners,
         };
         let world = World::inspecting(rules(yaml), inspection).await;
         world.upstream.set("good.example", &["127.0.0.2"]);

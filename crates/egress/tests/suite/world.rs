@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use belljar_egress::{
     Approver, Authority, Callback, Decider, Destinations, Doors, Egress, Gate, Identity,
-    NoApprover, NoDecider, NoSecrets, Record, Recorder, Rules, Secrets, Settings, Verdict,
+    NoApprover, NoDecider, NoOwners, NoSecrets, Owners, Record, Recorder, Rules, Secrets, Settings,
+    Verdict,
 };
 use belljar_policy::document::{Document, Format};
 use belljar_policy::{SandboxId, TenantId};
@@ -35,7 +36,7 @@ pub(crate) struct World {
     pub(crate) dns: SocketAddr,
     tcp: SocketAddr,
     destinations: Arc<Table>,
-    records: Arc<Records>,
+    pub(crate) records: Arc<Records>,
 }
 
 /// Where the client with a given address wants to go: what the kernel tells in a real gateway.
@@ -49,7 +50,19 @@ impl Destinations for Table {
     }
 }
 
-struct Records(watch::Sender<Vec<Record>>);
+pub(crate) struct Records(watch::Sender<Vec<Record>>);
+
+impl Records {
+    /// The records so far, once there are `count`.
+    pub(crate) async fn wait(&self, count: usize) -> Vec<Record> {
+        let mut records = self.0.subscribe();
+        let found = timeout(LIMIT, records.wait_for(|records| records.len() >= count)).await;
+        match found {
+            Ok(found) => found.unwrap().clone(),
+            Err(_) => panic!("not {count} records: {:?}", self.0.borrow()),
+        }
+    }
+}
 
 impl Recorder for Records {
     fn record(&self, identity: &Identity, record: Record) {
@@ -67,6 +80,7 @@ pub(crate) struct Inspection {
     pub(crate) decider: Option<Arc<dyn Decider>>,
     pub(crate) callback: Callback,
     pub(crate) max_flows: Option<usize>,
+    pub(crate) owners: Option<Arc<dyn Owners>>,
 }
 
 pub(crate) fn sandbox() -> SandboxId {
@@ -110,6 +124,7 @@ impl World {
             upstreams: asked,
             roots: inspection.roots.clone(),
             decider: inspection.decider.clone().unwrap_or_else(|| Arc::new(NoDecider)),
+            owners: inspection.owners.clone().unwrap_or_else(|| Arc::new(NoOwners)),
             max_flows: inspection.max_flows.unwrap_or(Settings::default().max_flows),
             ..Settings::default()
         };
@@ -233,12 +248,7 @@ impl World {
 
     /// The records so far, once there are `count`.
     pub(crate) async fn records(&self, count: usize) -> Vec<Record> {
-        let mut records = self.records.0.subscribe();
-        let found = timeout(LIMIT, records.wait_for(|records| records.len() >= count)).await;
-        match found {
-            Ok(found) => found.unwrap().clone(),
-            Err(_) => panic!("not {count} records: {:?}", self.records.0.borrow()),
-        }
+        self.records.wait(count).await
     }
 
     /// The only record: a denial.

@@ -26,6 +26,8 @@ pub(crate) struct Identity<'a> {
     pub(crate) programs: Option<&'a Programs>,
     pub(crate) idle: Option<Duration>,
     pub(crate) hard: Option<Duration>,
+    /// It has a network, and whose its connections are will be asked.
+    pub(crate) network: bool,
 }
 
 pub(crate) fn configuration(setup: AgentSetup, identity: &Identity<'_>) -> v1::Configure {
@@ -91,6 +93,7 @@ pub(crate) fn configuration(setup: AgentSetup, identity: &Identity<'_>) -> v1::C
         hostname: identity.hostname.to_owned(),
         workspace_layer: setup.workspace_layer.as_deref().map(bytes).unwrap_or_default(),
         single_user: setup.single_user,
+        find_owners: identity.network,
     }
 }
 
@@ -158,6 +161,7 @@ mod tests {
             programs: None,
             idle: Some(Duration::from_secs(1800)),
             hard: None,
+            network: true,
         };
         let configure = configuration(setup, &identity);
         let get = |name: &str| configure.environment.get(name).map(String::as_str);
@@ -168,5 +172,6 @@ mod tests {
         assert_eq!(get("OTHER"), Some("/other"));
         assert_eq!(configure.lease, Some(v1::Lease { idle_ms: 1_800_000, hard_ms: 0 }));
         assert_eq!(configure.window as usize, WINDOW);
+        assert!(configure.find_owners);
     }
 }

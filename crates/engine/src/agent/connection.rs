@@ -62,8 +62,15 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct Streams {
-    open: HashMap<u64, Arc<Queue>>,
+    open: HashMap<u64, Open>,
     closed: Option<AgentError>,
+}
+
+#[derive(Debug)]
+struct Open {
+    queue: Arc<Queue>,
+    /// Somebody attends to the sandbox by it.
+    attends: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -131,6 +138,15 @@ impl Connection {
 
     /// Opens a stream with its first frame.
     pub(crate) fn request(self: &Arc<Self>, body: Body) -> Result<Stream, AgentError> {
+        self.open_stream(body, true)
+    }
+
+    /// Asks and waits for the one answer, without attending to the sandbox: it may end for being idle meanwhile.
+    pub(crate) async fn ask_aside(self: &Arc<Self>, body: Body) -> Result<Body, AgentError> {
+        self.open_stream(body, false)?.answer().await
+    }
+
+    fn open_stream(self: &Arc<Self>, body: Body, attends: bool) -> Result<Stream, AgentError> {
         let number = self.shared.next_stream.fetch_add(1, Ordering::Relaxed);
         let queue = Arc::new(Queue::new());
         {
@@ -138,7 +154,7 @@ impl Connection {
             if let Some(error) = &streams.closed {
                 return Err(error.clone());
             }
-            streams.open.insert(number, Arc::clone(&queue));
+            streams.open.insert(number, Open { queue: Arc::clone(&queue), attends });
         }
         let stream = Stream::new(number, queue, Arc::clone(self));
         stream.post(body)?;
@@ -288,7 +304,7 @@ impl Shared {
             // Unknown bodies and answers to streams that nobody waits for are ignored, as the protocol asks.
             (0, _) | (_, None) => Ok(()),
             (number, Some(body)) => {
-                let queue = self.streams().open.get(&number).cloned();
+                let queue = self.streams().open.get(&number).map(|open| Arc::clone(&open.queue));
                 match queue {
                     Some(queue) => queue
                         .push(body)
@@ -314,7 +330,8 @@ impl Shared {
 
     fn keep_alive(&self) -> Result<(), AgentError> {
         // One that does not answer, because it is paused for example, is neither in use nor to be pressed.
-        if !self.streams().open.is_empty() && self.heard.swap(false, Ordering::Relaxed) {
+        let attended = self.streams().open.values().any(|open| open.attends);
+        if attended && self.heard.swap(false, Ordering::Relaxed) {
             self.post(Frame { stream: 0, body: Some(Body::Ping(v1::Ping {})) })?;
             (self.reporter)(Report::Alive);
         }
@@ -325,7 +342,7 @@ impl Shared {
         let queues: Vec<_> = {
             let mut streams = self.streams();
             streams.closed.get_or_insert_with(|| error.clone());
-            streams.open.values().cloned().collect()
+            streams.open.values().map(|open| Arc::clone(&open.queue)).collect()
         };
         self.greeting.send_if_modified(|greeting| {
             let waiting = matches!(greeting, Greeting::Waiting);

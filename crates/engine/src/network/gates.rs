@@ -10,6 +10,7 @@ use belljar_policy::SandboxId;
 
 use super::approvals::Approvals;
 use super::decider::Deciding;
+use super::owners::OwnerSearch;
 use super::recorder::Writer;
 use super::{authority, mode, policy, record};
 use crate::engine::Inner;
@@ -29,6 +30,7 @@ pub(crate) struct Gates {
     changing: tokio::sync::Mutex<()>,
     writer: Arc<Writer>,
     pub(crate) approvals: Approvals,
+    pub(crate) owners: OwnerSearch,
 }
 
 /// A gate and the right to it.
@@ -46,7 +48,9 @@ impl Gates {
         directory: &StateDirectory,
     ) -> Self {
         let approvals = Approvals::new(Arc::new(deciding.clone()), audit.clone());
-        let settings = Settings { decider: Arc::new(deciding), ..settings };
+        let owners = OwnerSearch::default();
+        let settings =
+            Settings { decider: Arc::new(deciding), owners: Arc::new(owners.clone()), ..settings };
         let writer = Arc::new(Writer::new(audit, directory.network()));
         let recorder = Arc::clone(&writer);
         let egress =
@@ -58,6 +62,7 @@ impl Gates {
             changing: tokio::sync::Mutex::default(),
             writer,
             approvals,
+            owners,
         }
     }
 
@@ -106,6 +111,7 @@ impl Gates {
     pub(crate) fn close(&self, id: &SandboxId) {
         let held = self.held().remove(id);
         self.writer.forget(id);
+        self.owners.forget(id);
         if let Some(Held { gate, lock }) = held {
             gate.close();
             if let Err(error) = lock.remove() {
@@ -128,7 +134,7 @@ impl Gates {
     }
 
     pub(crate) fn read_log(&self, id: &SandboxId, query: NetworkQuery) -> NetworkLog {
-        self.writer.logs.read(id, query)
+        self.writer.logs.read(id, query, self.with(id, Gate::late))
     }
 
     /// Removes the logs that nothing was added to for so long.

@@ -9,11 +9,13 @@ use std::io::{self, BufRead, BufReader, Seek, SeekFrom, Write};
 use std::net::IpAddr;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, SystemTime};
 
-use belljar_policy::SandboxId;
+use belljar_egress::Owner;
+use belljar_policy::{ProcessId, SandboxId};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, watch};
 
@@ -52,6 +54,8 @@ pub struct NetworkEntry {
     pub bytes_up: u64,
     pub bytes_down: u64,
     pub duration: Duration,
+    /// Who inside had the connection, where that is known: a hint that comes from inside.
+    pub owner: Option<Owner>,
 }
 
 /// Which entries are meant.
@@ -85,7 +89,7 @@ pub(crate) struct Logs {
     directory: PathBuf,
     queue: SyncSender<(SandboxId, NetworkEntry)>,
     /// Entries that were ever queued, and how many of them have been written.
-    queued: AtomicU64,
+    queued: Arc<AtomicU64>,
     written: watch::Receiver<u64>,
 }
 
@@ -100,7 +104,7 @@ impl Logs {
         {
             tracing::warn!(%error, "network logs are not written");
         }
-        Self { directory, queue, queued: AtomicU64::new(0), written: receiver }
+        Self { directory, queue, queued: Arc::default(), written: receiver }
     }
 
     /// Adds an entry. Where the disk is slower than the sandboxes, entries are left out.
@@ -110,12 +114,29 @@ impl Logs {
         }
     }
 
-    pub(crate) fn read(&self, id: &SandboxId, query: NetworkQuery) -> NetworkLog {
+    /// `late`: how many entries are not even queued, because it is not known yet whose they are.
+    pub(crate) fn read(
+        &self,
+        id: &SandboxId,
+        query: NetworkQuery,
+        late: Option<watch::Receiver<usize>>,
+    ) -> NetworkLog {
         let path = self.directory.join(id.as_str());
         let (sender, entries) = mpsc::channel(AHEAD);
-        let queued = self.queued.load(Ordering::Acquire);
         let cursor = Cursor::new(path.clone(), query);
-        tokio::spawn(produce(cursor, queued, self.written.clone(), sender));
+        let (queued, mut written) = (Arc::clone(&self.queued), self.written.clone());
+        tokio::spawn(async move {
+            // What was decided before the question belongs to the answer, unless somebody or the disk hangs.
+            let _ = tokio::time::timeout(LOOK_AGAIN, async {
+                if let Some(mut late) = late {
+                    let _ = late.wait_for(|late| *late == 0).await;
+                }
+                let queued = queued.load(Ordering::Acquire);
+                let _ = written.wait_for(|written| *written >= queued).await;
+            })
+            .await;
+            produce(cursor, written, sender).await;
+        });
         NetworkLog { entries, path }
     }
 
@@ -191,12 +212,8 @@ fn open(directory: &Path) -> io::Result<File> {
 
 type Sender = mpsc::Sender<io::Result<NetworkEntry>>;
 
-async fn produce(cursor: Cursor, queued: u64, mut written: watch::Receiver<u64>, sender: Sender) {
+async fn produce(mut cursor: Cursor, mut written: watch::Receiver<u64>, sender: Sender) {
     let follow = cursor.query.follow;
-    // What was decided before the question belongs to the answer, unless the disk hangs.
-    let all = written.wait_for(|written| *written >= queued);
-    let _ = tokio::time::timeout(LOOK_AGAIN, all).await;
-    let mut cursor = cursor;
     loop {
         written.borrow_and_update();
         let to = sender.clone();
@@ -319,6 +336,12 @@ struct Line {
     bytes_up: u64,
     bytes_down: u64,
     duration_us: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pid: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    program: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    process: Option<ProcessId>,
 }
 
 impl From<&NetworkEntry> for Line {
@@ -340,6 +363,9 @@ impl From<&NetworkEntry> for Line {
             bytes_up: entry.bytes_up,
             bytes_down: entry.bytes_down,
             duration_us: u64::try_from(entry.duration.as_micros()).unwrap_or(u64::MAX),
+            pid: entry.owner.as_ref().map(|owner| owner.pid),
+            program: entry.owner.as_ref().map(|owner| cut(&owner.program)),
+            process: entry.owner.as_ref().and_then(|owner| owner.process.clone()),
         }
     }
 }
@@ -362,6 +388,11 @@ impl From<Line> for NetworkEntry {
             bytes_up: line.bytes_up,
             bytes_down: line.bytes_down,
             duration: Duration::from_micros(line.duration_us),
+            owner: line.pid.map(|pid| Owner {
+                pid,
+                program: line.program.unwrap_or_default(),
+                process: line.process,
+            }),
         }
     }
 }

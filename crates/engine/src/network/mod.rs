@@ -10,6 +10,7 @@ mod change;
 pub(crate) mod decider;
 mod gates;
 mod log;
+mod owners;
 mod record;
 mod recorder;
 mod settings;

@@ -117,6 +117,10 @@ fn audit_entry(identity: &Identity, entry: &NetworkEntry, lost: u64) -> AuditEnt
     add("bytes_up", bytes.then(|| entry.bytes_up.to_string()));
     add("bytes_down", bytes.then(|| entry.bytes_down.to_string()));
     add("duration_ms", bytes.then(|| entry.duration.as_millis().to_string()));
+    let owner = entry.owner.as_ref();
+    add("pid", owner.map(|owner| owner.pid.to_string()));
+    add("program", owner.map(|owner| owner.program.clone()));
+    add("process", owner.and_then(|owner| owner.process.as_ref()).map(ToString::to_string));
     add("lost", (lost != 0).then(|| lost.to_string()));
     let outcome = if entry.denied { Code::NetworkDenied.as_str() } else { "ok" };
     AuditEntry {
@@ -152,6 +156,7 @@ impl From<Record> for NetworkEntry {
             bytes_up: record.bytes_up,
             bytes_down: record.bytes_down,
             duration: record.duration.min(Duration::from_secs(u32::MAX.into())),
+            owner: record.owner,
         }
     }
 }

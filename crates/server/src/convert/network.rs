@@ -67,6 +67,7 @@ pub(crate) fn ask(secs: f64) -> Result<Duration> {
 }
 
 pub(crate) fn network_decision(entry: &NetworkEntry) -> v1::NetworkDecision {
+    let owner = entry.owner.as_ref();
     v1::NetworkDecision {
         at: Some(timestamp(entry.at)),
         stage: entry.stage.clone(),
@@ -83,6 +84,9 @@ pub(crate) fn network_decision(entry: &NetworkEntry) -> v1::NetworkDecision {
         bytes_up: entry.bytes_up,
         bytes_down: entry.bytes_down,
         duration_ms: entry.duration.as_secs_f64() * 1000.0,
+        pid: owner.map(|owner| owner.pid),
+        program: owner.map(|owner| owner.program.clone()),
+        process_id: owner.and_then(|owner| owner.process.as_ref()).map(ToString::to_string),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Links, addresses, routes and packet filters, asked for over netlink.
+//! Links, addresses, routes, packet filters and the table of sockets, asked for over netlink.
 //!
 //! A few messages, written by hand: the libraries for this are asynchronous, or call programs that a host may not have.
 //! A [`Socket`] stays with the network namespace in which it was made, wherever its owner goes.
@@ -6,6 +6,7 @@
 mod message;
 pub mod nftables;
 pub mod route;
+pub mod sockets;
 
 use std::io;
 use std::os::fd::OwnedFd;

@@ -44,7 +44,11 @@ class NetworkInfo:
 
 @dataclass(frozen=True)
 class NetworkDecision:
-    """One decision and what came of it. stage: `flow`, `dns` or `request`; verdict: `allow` or `deny`."""
+    """One decision and what came of it. stage: `flow`, `dns` or `request`; verdict: `allow` or `deny`.
+
+    pid, program, process_id: which process in the sandbox made the connection, where that is known. A hint: programs
+    choose their names.
+    """
 
     at: datetime | None
     stage: str
@@ -61,6 +65,9 @@ class NetworkDecision:
     bytes_up: int
     bytes_down: int
     duration: float
+    pid: int | None
+    program: str | None
+    process_id: str | None
 
     @classmethod
     def of(cls, message: api.NetworkDecision) -> NetworkDecision:
@@ -80,6 +87,9 @@ class NetworkDecision:
             bytes_up=message.bytes_up,
             bytes_down=message.bytes_down,
             duration=message.duration_ms / 1000,
+            pid=present(message, "pid"),
+            program=present(message, "program"),
+            process_id=present(message, "process_id"),
         )
 
 

@@ -24,10 +24,19 @@ def rules(client: Belljar) -> None:
         assert fetch(sandbox, "http://other.test/") == "denied"
         log = list(sandbox.network.log())
         assert {decision.host for decision in log if decision.verdict == "allow"} >= {"origin.test", "other.test"}
+        assert all((one.pid is None) == (one.program is None) for one in log)
         denied = list(sandbox.network.log(denied=True))
         assert denied
         assert all(decision.verdict == "deny" for decision in denied)
+        assert any(held(sandbox, seconds) for seconds in (0.1, 1, 4, 16, 32)), "nobody was ever found"
     print("rules")
+
+
+def held(sandbox: Sandbox, seconds: float) -> bool:
+    """Holds a connection for so long; whether the process that did is on record, which nothing waits for."""
+    code = "import os, socket, time\ns = socket.create_connection(('origin.test', 80), 60)\n"
+    pid = int(sandbox.run_python(code + f"time.sleep({seconds})\nprint(os.getpid())", timeout=90, check=True).stdout)
+    return any(one.pid == pid and one.program and one.process_id for one in sandbox.network.log())
 
 
 def packages(client: Belljar) -> None:

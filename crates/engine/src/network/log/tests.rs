@@ -17,6 +17,7 @@ fn entry(number: u16, denied: bool) -> NetworkEntry {
         bytes_up: 1,
         bytes_down: 2,
         duration: Duration::from_micros(3),
+        owner: Some(Owner { pid: 9, program: "curl".to_owned(), process: None }),
     }
 }
 
@@ -38,18 +39,19 @@ async fn entries_are_read_back_filtered_and_followed() {
     let directory = tempfile::tempdir().unwrap();
     let logs = Logs::new(directory.path().to_owned());
     let id = SandboxId::parse("n001abcdefgh").unwrap();
-    assert!(ports(logs.read(&id, NetworkQuery::default())).await.is_empty());
+    assert!(ports(logs.read(&id, NetworkQuery::default(), None)).await.is_empty());
     for number in 1..=4 {
         logs.write(&id, entry(number, number % 2 == 0));
     }
     written(&logs, 4).await;
-    let mut all = logs.read(&id, NetworkQuery::default());
+    let mut all = logs.read(&id, NetworkQuery::default(), None);
     assert_eq!(all.next().await.unwrap(), Some(entry(1, false)));
     let denied = NetworkQuery { denied: true, ..NetworkQuery::default() };
-    assert_eq!(ports(logs.read(&id, denied)).await, [2, 4]);
+    assert_eq!(ports(logs.read(&id, denied, None)).await, [2, 4]);
     let last = NetworkQuery { last: Some(1), ..NetworkQuery::default() };
-    assert_eq!(ports(logs.read(&id, last)).await, [4]);
-    let mut followed = logs.read(&id, NetworkQuery { follow: true, last: Some(1), denied: false });
+    assert_eq!(ports(logs.read(&id, last, None)).await, [4]);
+    let mut followed =
+        logs.read(&id, NetworkQuery { follow: true, last: Some(1), denied: false }, None);
     assert_eq!(followed.next().await.unwrap().unwrap().port, 4);
     logs.write(&id, entry(5, false));
     assert_eq!(followed.next().await.unwrap().unwrap().port, 5);
@@ -60,7 +62,8 @@ async fn the_log_is_bounded_and_a_follower_misses_nothing_that_is_kept() {
     let directory = tempfile::tempdir().unwrap();
     let logs = Logs::new(directory.path().to_owned());
     let id = SandboxId::parse("n001abcdefgh").unwrap();
-    let mut followed = logs.read(&id, NetworkQuery { follow: true, ..NetworkQuery::default() });
+    let mut followed =
+        logs.read(&id, NetworkQuery { follow: true, ..NetworkQuery::default() }, None);
     for number in 0..12_000 {
         while logs.queue.try_send((id.clone(), entry(number, false))).is_err() {
             tokio::task::yield_now().await;

@@ -378,7 +378,10 @@ class NetworkDecision(Message):
     bytes_up: int
     bytes_down: int
     duration_ms: float
-    def __init__(self, *, at: Optional[Timestamp] = ..., stage: Optional[str] = ..., transport: Optional[str] = ..., host: Optional[str] = ..., address: Optional[str] = ..., port: Optional[int] = ..., sni: Optional[str] = ..., method: Optional[str] = ..., path: Optional[str] = ..., rule: Optional[str] = ..., verdict: Optional[str] = ..., reason: Optional[str] = ..., bytes_up: Optional[int] = ..., bytes_down: Optional[int] = ..., duration_ms: Optional[float] = ...) -> None: ...
+    pid: int
+    program: str
+    process_id: str
+    def __init__(self, *, at: Optional[Timestamp] = ..., stage: Optional[str] = ..., transport: Optional[str] = ..., host: Optional[str] = ..., address: Optional[str] = ..., port: Optional[int] = ..., sni: Optional[str] = ..., method: Optional[str] = ..., path: Optional[str] = ..., rule: Optional[str] = ..., verdict: Optional[str] = ..., reason: Optional[str] = ..., bytes_up: Optional[int] = ..., bytes_down: Optional[int] = ..., duration_ms: Optional[float] = ..., pid: Optional[int] = ..., program: Optional[str] = ..., process_id: Optional[str] = ...) -> None: ...
 
 class Approval(Message):
     approval_id: str
