@@ -8,8 +8,13 @@ use std::time::Duration;
 
 use super::{Cgroups, Controller, Version};
 
-/// The period over which CPU time is shared out; the kernel's own default.
-const CPU_PERIOD_US: u64 = 100_000;
+/// The period over which CPU time is shared out. Who has used up their share stands still until it ends: with the kernel's
+/// default of 100 ms one command in twenty waits for half of that. Much shorter, and the pieces in which the kernel hands
+/// time to each CPU no longer fit in.
+const CPU_PERIOD_US: u64 = 20_000;
+
+/// The kernel takes no smaller share of a period: a small limit gets a longer one.
+const SMALLEST_QUOTA_US: u64 = 1_000;
 
 /// How long processes may take to stop: they do so on their way out of the kernel, within microseconds.
 const FREEZE_ATTEMPTS: usize = 200;
@@ -132,12 +137,13 @@ impl Group<'_> {
             self.limit_memory(bytes)?;
         }
         if let Some(millis) = limits.cpu_millis {
-            let quota = u64::from(millis) * CPU_PERIOD_US / 1000;
+            let (quota, period) = cpu_share(millis);
             match self.version(Controller::Cpu) {
                 Some(Version::V2) => {
-                    self.write(Controller::Cpu, "cpu.max", &format!("{quota} {CPU_PERIOD_US}"))?;
+                    self.write(Controller::Cpu, "cpu.max", &format!("{quota} {period}"))?;
                 }
                 Some(Version::V1) => {
+                    self.write(Controller::Cpu, "cpu.cfs_period_us", &period.to_string())?;
                     self.write(Controller::Cpu, "cpu.cfs_quota_us", &quota.to_string())?;
                 }
                 None => return Err(io::ErrorKind::Unsupported.into()),
@@ -327,6 +333,17 @@ fn remove_tree(directory: &Path) -> io::Result<()> {
     fs::remove_dir(directory)
 }
 
+/// Quota and period, in microseconds, of so many thousandths of a CPU.
+fn cpu_share(millis: u32) -> (u64, u64) {
+    let millis = u64::from(millis).max(1);
+    let quota = millis * CPU_PERIOD_US / 1000;
+    if quota >= SMALLEST_QUOTA_US {
+        (quota, CPU_PERIOD_US)
+    } else {
+        (SMALLEST_QUOTA_US, SMALLEST_QUOTA_US * 1000 / millis)
+    }
+}
+
 /// The value of a `key value` line.
 fn keyed(text: &str, key: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.trim().parse().ok())
@@ -362,8 +379,27 @@ mod tests {
         let read =
             |file: &str| fs::read_to_string(root.path().join("parent/one").join(file)).unwrap();
         assert_eq!(read("memory.max"), "536870912");
-        assert_eq!(read("cpu.max"), "150000 100000");
+        assert_eq!(read("cpu.max"), "30000 20000");
         assert_eq!(read("pids.max"), "256");
+    }
+
+    #[test]
+    fn shares_of_a_cpu_are_exact_and_no_smaller_than_the_kernel_takes() {
+        for (millis, quota, period) in [
+            (10, 1_000, 100_000),
+            (40, 1_000, 25_000),
+            (50, 1_000, 20_000),
+            (500, 10_000, 20_000),
+            (1_000, 20_000, 20_000),
+            (1_024_000, 20_480_000, 20_000),
+        ] {
+            assert_eq!(cpu_share(millis), (quota, period), "{millis}");
+        }
+        for millis in 10..2000 {
+            let (quota, period) = cpu_share(millis);
+            let exact = quota * 1000 / period;
+            assert!(quota >= SMALLEST_QUOTA_US && exact.abs_diff(millis.into()) <= 1, "{millis}");
+        }
     }
 
     /// On the real thing where it is version 1: only the kernel knows which order it takes.
