@@ -58,12 +58,14 @@ impl Known {
     }
 }
 
-/// The first program of that name.
+/// The first program of that name. Every creation looks, in every directory: links are followed by name only for the one
+/// that is there.
 pub(crate) fn find(options: &Options, known: Known) -> Option<PathBuf> {
     let candidates = options.directories.iter().map(|directory| directory.join(known.program()));
-    candidates.filter_map(|path| fs::canonicalize(path).ok()).find(|path| {
+    let is_program = |path: &PathBuf| {
         fs::metadata(path).is_ok_and(|file| file.is_file() && file.mode() & 0o111 != 0)
-    })
+    };
+    candidates.filter(is_program).find_map(|path| fs::canonicalize(path).ok())
 }
 
 /// The names that this backend has to do with.
@@ -139,4 +141,27 @@ pub(crate) fn no_kata() -> Error {
         "Kata Containers since version 2 runs only below a container engine".to_owned(),
         Some("use `--backend docker --runtime kata` with an engine that has it".to_owned()),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_program_is_found_and_named_without_links() {
+        let root = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(root.path()).unwrap();
+        let directories = ["none", "text", "link", "last"].map(|name| root.join(name));
+        for directory in &directories[1..] {
+            fs::create_dir(directory).unwrap();
+        }
+        fs::write(directories[1].join("runc"), "not a program").unwrap();
+        let program = root.join("real");
+        fs::copy("/proc/self/exe", &program).unwrap();
+        std::os::unix::fs::symlink(&program, directories[2].join("runc")).unwrap();
+        fs::copy("/proc/self/exe", directories[3].join("runc")).unwrap();
+        let options = Options { directories: directories.into(), only: None };
+        assert_eq!(find(&options, Known::Runc), Some(program));
+        assert_eq!(find(&options, Known::Crun), None);
+    }
 }
