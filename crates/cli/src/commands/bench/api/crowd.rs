@@ -27,6 +27,8 @@ pub(super) struct Followers {
     seconds: f64,
     server_before_bytes: u64,
     server_peak_bytes: u64,
+    /// At a quarter, half, three quarters and the end of that time: what does not grow is flat.
+    server_bytes_over_time: Vec<u64>,
 }
 
 impl Followers {
@@ -54,23 +56,37 @@ impl Followers {
                 let client = &clients[(number / PER_CONNECTION) as usize];
                 follow(client, &process.process_id)
             }));
-            let mut peak = server_before_bytes;
+            let mut seen = Vec::new();
             let mut look = tokio::time::interval(std::time::Duration::from_millis(50));
             let mut all = std::pin::pin!(all);
             let received = loop {
                 tokio::select! {
                     received = &mut all => break received?,
-                    _ = look.tick() => peak = peak.max(beside.resident_bytes()),
+                    _ = look.tick() => seen.push(beside.resident_bytes()),
                 }
             };
             let least = received.into_iter().min().unwrap_or(0);
-            Ok::<_, Failure>((least, peak, begun.elapsed().as_secs_f64()))
+            Ok::<_, Failure>((least, seen, begun.elapsed().as_secs_f64()))
         }
         .await;
         destroy(client, sandbox).await?;
-        let (bytes_each, server_peak_bytes, seconds) = measured?;
-        Ok(Self { count, bytes_each, seconds, server_before_bytes, server_peak_bytes })
+        let (bytes_each, seen, seconds) = measured?;
+        Ok(Self {
+            count,
+            bytes_each,
+            seconds,
+            server_before_bytes,
+            server_peak_bytes: seen.iter().copied().fold(server_before_bytes, u64::max),
+            server_bytes_over_time: at_quarters(&seen),
+        })
     }
+}
+
+/// What was seen after each quarter.
+fn at_quarters(seen: &[u64]) -> Vec<u64> {
+    (1..=4)
+        .filter_map(|quarter| seen.get((seen.len() * quarter).div_ceil(4).wrapping_sub(1)).copied())
+        .collect()
 }
 
 async fn follow(client: &Client, process: &str) -> Result<u64, Failure> {
@@ -90,14 +106,18 @@ async fn follow(client: &Client, process: &str) -> Result<u64, Failure> {
 impl fmt::Display for Followers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let missing = NOISE_BYTES.saturating_sub(self.bytes_each);
+        let over_time: Vec<_> =
+            self.server_bytes_over_time.iter().map(|bytes| format_bytes(*bytes)).collect();
         write!(
             f,
-            "{} followers of one log of {}: {:.1} s, {missing} bytes missing, the server's memory {} before and {} at most",
+            "{} followers of one log of {}: {:.1} s, {missing} bytes missing, the server's memory {} before and {} at most; \
+             after each quarter of that time {}",
             self.count,
             format_bytes(NOISE_BYTES),
             self.seconds,
             format_bytes(self.server_before_bytes),
             format_bytes(self.server_peak_bytes),
+            over_time.join(", "),
         )
     }
 }

@@ -17,7 +17,7 @@ use self::crowd::{Followers, Idle};
 use self::rest::Rest;
 use super::beside::Beside;
 use super::stats::{Figures, table};
-use super::{Done, Stages, whole};
+use super::{Done, Stages, peers, whole};
 use crate::args::BenchApiArgs;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -35,7 +35,7 @@ struct Report {
     whole: Vec<Figures>,
     /// Divided by the figure in process, p50.
     ratios: Vec<(String, f64)>,
-    /// `true` in a sandbox that exists: one after the other, and many at once.
+    /// `true` in a sandbox that exists: one after the other, and many at once, in a sandbox each and in the same.
     exec: Vec<Figures>,
     followers: Followers,
     idle: Idle,
@@ -113,24 +113,49 @@ async fn destroy(client: &Client, sandbox: String) -> Result<(), Failure> {
 }
 
 async fn exec(client: &Client, count: u32) -> Result<Vec<Figures>, Failure> {
-    let sandbox = create(client).await?;
+    let mut sandboxes = Vec::new();
+    for _ in 0..AT_ONCE {
+        sandboxes.push(create(client).await?);
+    }
     let measured = async {
-        let alone = one_after_the_other(client, &sandbox, count).await?;
-        let each = (count as usize).div_ceil(AT_ONCE);
-        let each = u32::try_from(each).unwrap_or(1);
-        let mut together = Vec::new();
-        let several = (0..AT_ONCE).map(|_| one_after_the_other(client, &sandbox, each));
-        for durations in futures_util::future::join_all(several).await {
-            together.extend(durations?);
-        }
+        let alone = one_after_the_other(client, &sandboxes[0], count).await?;
+        let apart = at_once(client, sandboxes.iter(), count).await?;
+        // All of them share the one CPU that a sandbox has unless more is asked for.
+        let together = at_once(client, [&sandboxes[0]; AT_ONCE].into_iter(), count).await?;
+        let plain = plain_at_once(count).await;
         Ok(vec![
             Figures::of("one after the other", alone),
-            Figures::of(&format!("{AT_ONCE} at once"), together),
+            Figures::of(&format!("{AT_ONCE} at once, a sandbox each"), apart),
+            Figures::of(&format!("{AT_ONCE} at once in one sandbox"), together),
+            Figures::of(&format!("{AT_ONCE} at once, fork + exec"), plain),
         ])
     }
     .await;
-    destroy(client, sandbox).await?;
+    for sandbox in sandboxes {
+        destroy(client, sandbox).await?;
+    }
     measured
+}
+
+/// About `count` commands, as many under way at once as there are sandboxes.
+async fn at_once(
+    client: &Client,
+    sandboxes: impl ExactSizeIterator<Item = &String>,
+    count: u32,
+) -> Result<Vec<Duration>, Failure> {
+    let each = (count as usize).div_ceil(sandboxes.len());
+    let each = u32::try_from(each).unwrap_or(1);
+    let several = sandboxes.map(|sandbox| one_after_the_other(client, sandbox, each));
+    Ok(futures_util::future::try_join_all(several).await?.concat())
+}
+
+/// The same on the host itself, without any server or sandbox: what these processors can do.
+async fn plain_at_once(count: u32) -> Vec<Duration> {
+    let each = (count as usize).div_ceil(AT_ONCE);
+    let one = move || (0..each).filter_map(|_| peers::fork_and_exec().ok()).collect::<Vec<_>>();
+    let several = (0..AT_ONCE).map(|_| tokio::task::spawn_blocking(one));
+    let all = futures_util::future::join_all(several).await;
+    all.into_iter().flatten().flatten().collect()
 }
 
 async fn one_after_the_other(
