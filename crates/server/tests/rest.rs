@@ -368,11 +368,17 @@ fn the_document_tells_of_every_route() {
 #[test]
 fn backends_are_probed_and_leaks_looked_for() {
     with_server(async |client| {
-        let all = client.get("/v1/probe").await.ok();
-        let probes = all["probes"].as_array().unwrap();
-        let of = |name: &str| probes.iter().find(|probe| probe["backend"] == name).unwrap();
-        assert_eq!(of("native")["works"], true, "{all}");
-        assert!(of("native")["start_ms"].as_f64().unwrap() > 0.0, "{all}");
+        let native = |all: &Value| {
+            let mut probes = all["probes"].as_array().unwrap().iter();
+            probes.find(|probe| probe["backend"] == "native").unwrap().clone()
+        };
+        let mut all = client.get("/v1/probe").await.ok();
+        // A probe has a limit of time, which a machine under load may miss.
+        while native(&all)["detail"].as_str().unwrap().contains("did not start within") {
+            all = client.get("/v1/probe?refresh=true").await.ok();
+        }
+        assert_eq!(native(&all)["works"], true, "{all}");
+        assert!(native(&all)["start_ms"].as_f64().unwrap() > 0.0, "{all}");
         let one = client.get("/v1/probe?backend=native").await.ok();
         assert_eq!(one["probes"].as_array().unwrap().len(), 1, "{one}");
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 /// Enough for anything that the kernel finishes by itself: namespaces and control groups go away after the call that
 /// ended them has returned.
-pub const PROMPT: Duration = Duration::from_secs(10);
+pub const PROMPT: Duration = Duration::from_secs(30);
 
 const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 

@@ -143,3 +143,15 @@ export async function selfSigned(): Promise<{ directory: string; certificate: st
     return undefined;
   }
 }
+
+/** Checks again and again until it holds; the last failure is told after a minute. */
+export async function eventually(check: () => Promise<void>): Promise<void> {
+  const end = Date.now() + 60_000;
+  for (;;) {
+    try {
+      return await check();
+    } catch (error) {
+      if (Date.now() > end) throw error;
+    }
+  }
+}

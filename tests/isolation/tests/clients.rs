@@ -173,10 +173,10 @@ fn requests_of_version_2_are_judged_and_sent_as_such(belljar: &Installation) {
     let sandbox = belljar.create(&["--network", "allowlist", "--allow", "web.test/public"]);
     // Several on one connection, one of them denied: what is denied does not end the others.
     let urls = "https://web.test/public/1 https://web.test/private https://web.test/public/2";
-    let curl = "curl -sS --max-time 20 --http2 -w ' %{http_version} %{http_code}\\n' -o /dev/null -o /dev/null -o /dev/null";
+    let curl = "curl -sS --max-time 60 --http2 -w ' %{http_version} %{http_code}\\n' -o /dev/null -o /dev/null -o /dev/null";
     let told = shell(&sandbox, &format!("{curl} {urls}")).expect_success().text();
     assert_eq!(told, " 2 200\n 2 403\n 2 200\n");
-    let upload = "head -c 3000000 /dev/zero | curl -sS --max-time 20 --http2 --data-binary @- https://web.test/public/3";
+    let upload = "head -c 3000000 /dev/zero | curl -sS --max-time 60 --http2 --data-binary @- https://web.test/public/3";
     assert_eq!(shell(&sandbox, upload).expect_success().text(), "2.0");
     // Node speaks version 2 by itself, too.
     let program = "const session = require('http2').connect('https://web.test');

@@ -67,10 +67,10 @@ fn body(belljar: &Installation) {
     hung.wait_for_victim();
     let finished = command.finish();
     assert_eq!(finished.code(), 124, "{finished}");
-    assert!(finished.time < Duration::from_secs(10), "the timeout took {:?}", finished.time);
+    assert!(finished.time < Duration::from_secs(30), "the timeout took {:?}", finished.time);
 
     let destroyed = sandbox.destroy().expect_success();
-    assert!(destroyed.time < Duration::from_secs(10), "destroying took {:?}", destroyed.time);
+    assert!(destroyed.time < Duration::from_secs(30), "destroying took {:?}", destroyed.time);
     // What the kernel could not end yet goes as soon as it can; the next command sees to that.
     drop(hung);
     belljar.run(["list"]).expect_success();
@@ -116,7 +116,7 @@ impl Hung {
 
     /// Waits until a process waits for an answer that will not come.
     fn wait_for_victim(&self) {
-        self.victim.recv_timeout(Duration::from_secs(10)).expect("the command reads the file");
+        self.victim.recv_timeout(Duration::from_secs(60)).expect("the command reads the file");
     }
 }
 

@@ -59,7 +59,7 @@ fn set_secret(belljar: &Installation, value: &str) {
 }
 
 fn curl(sandbox: &Sandbox<'_>, arguments: &[&str]) -> Finished {
-    sandbox.exec(["curl", "-sS", "--max-time", "10"].iter().chain(arguments))
+    sandbox.exec(["curl", "-sS", "--max-time", "30"].iter().chain(arguments))
 }
 
 fn programs_inside_trust_their_authority(belljar: &Installation) {
@@ -78,7 +78,7 @@ fn programs_inside_trust_their_authority(belljar: &Installation) {
     }
     // Without any variable, by the system's own bundle.
     let bare =
-        ["env", "-u", "SSL_CERT_FILE", "-u", "CURL_CA_BUNDLE", "curl", "-sS", "--max-time", "10"];
+        ["env", "-u", "SSL_CERT_FILE", "-u", "CURL_CA_BUNDLE", "curl", "-sS", "--max-time", "30"];
     sandbox.exec(bare.iter().chain(&["https://web.test/public/x"])).expect_success();
     assert!(!sandbox.exec(["sh", "-c", "cat /run/belljar/trust/*"]).text().contains("PRIVATE KEY"));
     // A sandbox without such rules has no authority.

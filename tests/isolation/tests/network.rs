@@ -41,7 +41,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// `curl` inside, with a short patience.
 fn curl(sandbox: &Sandbox<'_>, arguments: &[&str]) -> Finished {
     // Denied plain requests are answered with a 403 that says why.
-    let fixed = ["curl", "-sSf", "--max-time", "5"];
+    let fixed = ["curl", "-sSf", "--max-time", "30"];
     sandbox.exec(fixed.iter().chain(arguments))
 }
 
@@ -212,16 +212,16 @@ fn all_but_tcp_and_dns_stays_inside(belljar: &Installation) {
     let program = "\
 import socket
 question = bytes.fromhex('123401000001000000000000066f726967696e04746573740000010001')
-def ask(address, port, family=socket.AF_INET):
+def ask(address, port, family=socket.AF_INET, patience=1):
     s = socket.socket(family, socket.SOCK_DGRAM)
-    s.settimeout(1)
+    s.settimeout(patience)
     s.sendto(question, (address, port))
     try:
         return len(s.recv(512)) > len(question)
     except OSError:
         return False
-assert ask('11.0.0.10', 53), 'the door answers'
-assert ask('2600:1::10', 53, socket.AF_INET6), 'the door answers'
+assert ask('11.0.0.10', 53, patience=60), 'the door answers'
+assert ask('2600:1::10', 53, socket.AF_INET6, patience=60), 'the door answers'
 for port in (443, 5353, 5355, 853, 123, 3478):
     assert not ask('11.0.0.53', port), port
 assert not ask('224.0.0.251', 5353)
@@ -310,7 +310,7 @@ fn profiles_of_a_file_and_requests_over_http_mean_the_same(belljar: &Installatio
     let place = format!("http://localhost/v1/sandboxes/{}/network", sandbox.id());
     let http = |arguments: &[&str]| -> String {
         let mut command = Command::new("curl");
-        command.args(["-sSf", "--max-time", "10", "--unix-socket"]).arg(&socket).args(arguments);
+        command.args(["-sSf", "--max-time", "60", "--unix-socket"]).arg(&socket).args(arguments);
         let output = command.output().expect("curl runs");
         assert!(output.status.success(), "{arguments:?}: {output:?}");
         String::from_utf8_lossy(&output.stdout).into_owned()
@@ -322,12 +322,12 @@ fn profiles_of_a_file_and_requests_over_http_mean_the_same(belljar: &Installatio
     assert_eq!(changed["allow"], serde_json::json!(["origin.test", "other.test"]));
     curl(&sandbox, &["http://other.test/"]).expect_success();
     let told = http(&[&format!("{place}/log?denied=true")]);
-    assert!(told.lines().count() == 1 && told.contains("not-listed"), "{told}");
+    // Whoever gets no answer soon asks again.
+    assert!(!told.is_empty() && told.lines().all(|line| line.contains("not-listed")), "{told}");
     let metrics = http(&["http://localhost/metrics"]);
-    assert!(
-        metrics.contains("belljar_network_decisions_total{decision=\"name-denied\"} 1"),
-        "{metrics}"
-    );
+    let counted = "belljar_network_decisions_total{decision=\"name-denied\"} ";
+    let count = metrics.lines().find_map(|line| line.strip_prefix(counted));
+    assert!(count.is_some_and(|count| count != "0"), "{metrics}");
     assert!(http(&["http://localhost/v1/approvals"]).contains("\"approvals\":[]"));
 }
 
@@ -427,7 +427,7 @@ fn hosts_that_were_reached_are_learned(belljar: &Installation) {
     let world = World::new(belljar);
     // The command stays the same, so that only the network can tell the difference.
     let fetch = |sandbox: &Sandbox<'_>, host: &str| {
-        let line = format!("curl -sSf --max-time 5 http://{host}/\n");
+        let line = format!("curl -sSf --max-time 30 http://{host}/\n");
         std::fs::write(belljar.probe_directory().join("fetch"), line).expect("our own file");
         sandbox.exec(["sh", "/probe/fetch"])
     };
@@ -570,12 +570,12 @@ network: {{rules: [{{host: origin.test, transport: udp, port: {DATAGRAMS}, verdi
     std::fs::write(&policy, text).expect("our own file");
     let sandbox = belljar.create(&["--policy", policy.to_str().expect("text")]);
     // The name, by the address that it has, and an address that has none.
-    let answered = |host: &str, port: u16| {
+    let answered = |host: &str, port: u16, patience: u8| {
         let program = format!(
             "\
 import socket
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-s.settimeout(2)
+s.settimeout({patience})
 try:
     s.connect((socket.gethostbyname('{host}'), {port}))
     for word in (b'one', b'two'):
@@ -588,18 +588,18 @@ except OSError:
         );
         python(&sandbox, &program).expect_success().text()
     };
-    assert_eq!(answered("origin.test", DATAGRAMS), "answered\n");
-    assert_eq!(answered("origin.test", DATAGRAMS + 1), "silence\n");
-    assert_eq!(answered("other.test", DATAGRAMS), "silence\n");
+    assert_eq!(answered("origin.test", DATAGRAMS, 60), "answered\n");
+    assert_eq!(answered("origin.test", DATAGRAMS + 1, 2), "silence\n");
+    assert_eq!(answered("other.test", DATAGRAMS, 2), "silence\n");
     let entry = expect_entry(&sandbox, belljar, |entry| {
         entry["transport"] == "udp" && entry["stage"] == "dns"
     });
     assert_eq!(entry["host"], "other.test");
     // New doors have the same ports.
     kill_server(belljar);
-    assert_eq!(answered("origin.test", DATAGRAMS), "answered\n");
+    assert_eq!(answered("origin.test", DATAGRAMS, 60), "answered\n");
     belljar.run(["network", "deny", sandbox.id(), "origin.test"]).expect_success();
-    assert_eq!(answered("origin.test", DATAGRAMS), "silence\n");
+    assert_eq!(answered("origin.test", DATAGRAMS, 2), "silence\n");
 }
 
 fn a_paused_sandbox_keeps_its_connections(belljar: &Installation) {
@@ -674,7 +674,7 @@ fn bad_rules_are_refused_before_anything_is_made(belljar: &Installation) {
     if belljar.mode() == Mode::Root {
         let body = "{\"network\": {\"mode\": \"allowlist\", \"allow\": [\"x\\u0000.test\"]}}";
         let mut command = Command::new("curl");
-        command.args(["-sS", "--max-time", "10", "--json", body, "--unix-socket"]);
+        command.args(["-sS", "--max-time", "60", "--json", body, "--unix-socket"]);
         command.arg(belljar.state().join("server.sock")).arg("http://localhost/v1/sandboxes");
         let output = command.output().expect("curl runs");
         let told = String::from_utf8_lossy(&output.stdout).into_owned();

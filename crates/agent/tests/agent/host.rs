@@ -16,7 +16,7 @@ use belljar_protocol::{Decoder, encode};
 use rustix::process::Signal;
 
 /// Longer than anything here takes on a busy machine; a test that reaches it has found a hang.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) const AGENT: &str = env!("CARGO_BIN_EXE_belljar-agent");
 

@@ -19,7 +19,7 @@ use serde_json::Value;
 use tokio::net::{TcpStream, UnixStream};
 
 /// Nothing in these tests takes longer unless it hangs.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
 
 /// Runs `test` against a server of its own, then ends the server and looks for anything left behind.
 pub(crate) fn with_server<F: Future<Output = ()>>(test: impl FnOnce(Client) -> F) {

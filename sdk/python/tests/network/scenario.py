@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from belljar import Belljar, Sandbox, errors
@@ -13,6 +15,10 @@ def fetch(sandbox: Sandbox, url: str) -> str:
     return result.stdout.strip() if result.ok else "denied"
 
 
+def reached(sandbox: Sandbox) -> set[str | None]:
+    return {decision.host for decision in sandbox.network.log() if decision.verdict == "allow"}
+
+
 def rules(client: Belljar) -> None:
     with client.sandboxes.create(network="allowlist", allow=["origin.test"]) as sandbox:
         assert sandbox.network.show().mode == "allowlist"
@@ -22,9 +28,11 @@ def rules(client: Belljar) -> None:
         assert fetch(sandbox, "http://other.test/") == "a page of other.test"
         assert "other.test" in sandbox.network.deny("other.test").deny
         assert fetch(sandbox, "http://other.test/") == "denied"
-        log = list(sandbox.network.log())
-        assert {decision.host for decision in log if decision.verdict == "allow"} >= {"origin.test", "other.test"}
-        assert all((one.pid is None) == (one.program is None) for one in log)
+        # Flows are written down when they end, which may be a moment after their process did.
+        end = time.monotonic() + 60
+        while not (allowed := reached(sandbox)) >= {"origin.test", "other.test"}:
+            assert time.monotonic() < end, allowed
+        assert all((one.pid is None) == (one.program is None) for one in sandbox.network.log())
         denied = list(sandbox.network.log(denied=True))
         assert denied
         assert all(decision.verdict == "deny" for decision in denied)

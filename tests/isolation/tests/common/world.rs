@@ -37,7 +37,7 @@ pub(crate) const ECHO: u16 = 7777;
 pub(crate) const DATAGRAMS: u16 = 7778;
 
 const LINK: u32 = 700;
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct World {
     /// Names that the resolver was asked for.

@@ -45,6 +45,9 @@ const OTHERS: &[&str] = &[
     "QueryAudit",
 ];
 
+/// Methods about snapshots, which outlive their sandboxes.
+const SNAPSHOTS: &[&str] = &["GetSnapshot", "ListSnapshots", "RestoreSnapshot", "RemoveSnapshot"];
+
 /// Administrators only, whosever the sandbox is: it writes to the host.
 const ADMIN: &[&str] = &["ApplyLayer"];
 
@@ -214,6 +217,8 @@ async fn ask_all(client: &Client, sandbox: &str, process: &str) -> Answers {
     );
     let request = v1::ReadNetworkLogRequest { sandbox: s(), ..Default::default() };
     ask!("ReadNetworkLog", drain(networks.read_network_log(request).await));
+    let mut snapshots = client.snapshots.clone();
+    ask!("CreateSnapshot", snapshots.create_snapshot(CreateSnapshotRequest { sandbox: s() }));
     ask!("IssueToken", system.issue_token(IssueTokenRequest { sandbox: s() }));
     ask!("DestroySandbox", sandboxes.destroy_sandbox(DestroySandboxRequest { sandbox: s() }));
     answers
@@ -249,6 +254,7 @@ async fn the_table_names_every_method() {
         include_str!("../../../../api/proto/belljar/v1/networks.proto"),
         include_str!("../../../../api/proto/belljar/v1/ports.proto"),
         include_str!("../../../../api/proto/belljar/v1/secrets.proto"),
+        include_str!("../../../../api/proto/belljar/v1/snapshots.proto"),
         include_str!("../../../../api/proto/belljar/v1/system.proto"),
     ]
     .concat();
@@ -257,7 +263,8 @@ async fn the_table_names_every_method() {
     // In two parts, so that this line is not taken for one of the table.
     let own = include_str!("tenancy.rs").split(concat!("ask", "!(")).skip(1);
     let asked = own.filter_map(|rest| rest.trim_start().strip_prefix('"')?.split('"').next());
-    let mut named: BTreeSet<&str> = asked.chain(OTHERS.iter().copied()).collect();
+    let mut named: BTreeSet<&str> =
+        asked.chain([OTHERS, SNAPSHOTS].into_iter().flatten().copied()).collect();
     // Listed below, where what it shows is looked at.
     named.insert("ListSandboxes");
     assert_eq!(methods, named);
@@ -367,4 +374,55 @@ async fn a_stranger_finds_nothing_and_the_owner_everything() {
         }
     }
     host.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn snapshots_are_their_tenants_own() {
+    let Some(host) = Host::serving("tenancy") else { return };
+    let admin = host.client().await;
+    let owner = host.client_with(Some(&tenant_key(&admin, "owner").await)).await;
+    let stranger = host.client_with(Some(&tenant_key(&admin, "stranger").await)).await;
+    let sandbox = create_with(&owner, v1::CreateSandboxRequest::default()).await.sandbox_id;
+    let mine = Some("mine".to_owned());
+    let request = v1::CreateSnapshotRequest { sandbox, name: mine, ..Default::default() };
+    let taken = owner.snapshots.clone().create_snapshot(request).await.unwrap().into_inner();
+
+    // By id, by name, and what does not exist at all: the same answer.
+    for snapshot_id in [taken.snapshot_id.as_str(), "mine", "nonesuch"].map(str::to_owned) {
+        for (method, answer) in ask_snapshot(&stranger, snapshot_id).await {
+            let status = answer.expect_err(method);
+            assert_eq!(status.code(), tonic::Code::NotFound, "{method}");
+            assert_eq!(code(status), Code::SnapshotNotFound, "{method}");
+        }
+    }
+    let listed = async |client: &Client, tenant: Option<&str>| {
+        let tenant = tenant.map(str::to_owned);
+        let request = v1::ListSnapshotsRequest { tenant, ..Default::default() };
+        let answer = client.snapshots.clone().list_snapshots(request).await;
+        answer.map(|list| list.into_inner().snapshots.len()).map_err(code)
+    };
+    assert_eq!(listed(&stranger, None).await, Ok(0));
+    assert_eq!(listed(&stranger, Some("owner")).await, Err(Code::TenantNotFound));
+
+    // The twin: all of this is the owner's to do.
+    assert_eq!(listed(&owner, None).await, Ok(1));
+    for (method, answer) in ask_snapshot(&owner, taken.snapshot_id).await {
+        assert_eq!(answer.map_err(code), Ok(()), "{method}");
+    }
+    assert_eq!(listed(&owner, None).await, Ok(0));
+    host.finish().await;
+}
+
+/// Asks for everything that can be asked about a snapshot, its end last.
+async fn ask_snapshot(client: &Client, snapshot_id: String) -> Answers {
+    let mut snapshots = client.snapshots.clone();
+    let get = v1::GetSnapshotRequest { snapshot_id: snapshot_id.clone() };
+    let restore =
+        v1::RestoreSnapshotRequest { snapshot_id: snapshot_id.clone(), ..Default::default() };
+    let remove = v1::RemoveSnapshotRequest { snapshot_id };
+    vec![
+        ("GetSnapshot", snapshots.get_snapshot(get).await.map(|_| ())),
+        ("RestoreSnapshot", snapshots.restore_snapshot(restore).await.map(|_| ())),
+        ("RemoveSnapshot", snapshots.remove_snapshot(remove).await.map(|_| ())),
+    ]
 }
