@@ -25,6 +25,7 @@ matrix! {
     profiles_of_a_file_and_requests_over_http_mean_the_same,
     engineless without_a_network_not_even_questions_leave,
     rules_change_while_connections_are_open,
+    a_snapshot_is_not_restored_with_a_wider_network,
     changes_that_would_hold_nowhere_are_refused,
     hosts_that_were_reached_are_learned,
     walls connections_end_with_the_server_and_work_again_after_it,
@@ -397,6 +398,35 @@ fn rules_change_while_connections_are_open(belljar: &Installation) {
     held.finish().expect_success();
     belljar.run(["network", "set", sandbox.id(), "--network", "none"]).expect_success();
     assert_ne!(curl(&sandbox, &["http://origin.test/"]).code(), 0);
+}
+
+fn a_snapshot_is_not_restored_with_a_wider_network(belljar: &Installation) {
+    let _world = World::new(belljar);
+    let sandbox = belljar.create(&["--network", "full"]);
+    let keep = |name: &str| {
+        belljar.run(["snapshot", "create", sandbox.id(), "--name", name]).expect_success();
+    };
+    keep("open");
+    belljar.run(["network", "deny", sandbox.id(), "origin.test"]).expect_success();
+    keep("narrowed");
+    let restore = |words: &[&str]| {
+        let restored = belljar.run([&["snapshot", "restore", "--json"], words].concat());
+        let answer = restored.json();
+        if restored.code() == 0 {
+            belljar
+                .run(["destroy", answer["sandbox_id"].as_str().expect("an id")])
+                .expect_success();
+            return answer["isolation"]["network_mode"].clone();
+        }
+        answer["error"]["code"].clone()
+    };
+    assert_eq!(restore(&["narrowed"]), "conflicting-options");
+    // The twins: where nothing was denied, and where the caller says so.
+    assert_eq!(restore(&["open"]), "full");
+    assert_eq!(restore(&["narrowed", "--network", "full"]), "full");
+    for name in ["open", "narrowed"] {
+        belljar.run(["snapshot", "rm", name]).expect_success();
+    }
 }
 
 fn changes_that_would_hold_nowhere_are_refused(belljar: &Installation) {

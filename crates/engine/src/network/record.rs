@@ -46,6 +46,17 @@ impl NetworkRecord {
         }
     }
 
+    /// The mode that is left where nothing else of this is kept. What was open but for some hosts, or for what a program
+    /// decides, is a list whose hosts must be named again, and not open.
+    pub(crate) fn mode_without_hosts(&self, mode: NetworkMode) -> NetworkMode {
+        let has_exceptions =
+            !self.deny.is_empty() || self.callback_connections || self.callback_requests;
+        match mode {
+            NetworkMode::Full if has_exceptions => NetworkMode::Allowlist,
+            mode => mode,
+        }
+    }
+
     pub(crate) fn callback(&self) -> Callback {
         Callback { connections: self.callback_connections, requests: self.callback_requests }
     }

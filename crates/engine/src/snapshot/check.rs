@@ -87,7 +87,7 @@ pub(super) fn check_request(request: &CreateRequest) -> Result<()> {
         && !request.network_callback.connections
     {
         return refuse(
-            "a snapshot does not keep the hosts that its sandbox was allowed to reach",
+            "a snapshot does not keep which hosts its sandbox was allowed to reach, or denied",
             "say again what the new sandbox may reach",
         );
     }

@@ -385,7 +385,7 @@ async fn commit(
         origin: Origin {
             template: details.template.clone(),
             class: details.class.clone(),
-            network: details.network_mode.parse()?,
+            network: details.network.mode_without_hosts(details.network_mode.parse()?),
             limits: details.limits,
             user: details.user.clone(),
         },
