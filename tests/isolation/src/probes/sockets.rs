@@ -49,6 +49,8 @@ pub(super) fn sockets(_: &[OsString]) -> Result<Report, String> {
         ("netlink connector", libc::AF_NETLINK, RAW, libc::NETLINK_CONNECTOR),
         ("netlink selinux", libc::AF_NETLINK, RAW, libc::NETLINK_SELINUX),
         ("netlink iscsi", libc::AF_NETLINK, RAW, libc::NETLINK_ISCSI),
+        // The agent reads the table of sockets with one of its own; nobody else gets one.
+        ("netlink sock_diag", libc::AF_NETLINK, RAW, libc::NETLINK_SOCK_DIAG),
     ];
     for (name, family, kind, protocol) in families {
         let plain = socket(family as usize, kind, protocol);
