@@ -73,6 +73,7 @@ mod tests {
     #[test]
     fn files_are_looked_at_as_another_user_and_then_as_oneself_again() {
         if !is_privileged() {
+            println!("SKIPPED files_are_looked_at_as_another_user: that needs root");
             return;
         }
         // Ids for files are a thread's own, and so are capabilities.
