@@ -151,13 +151,14 @@ impl Bench {
             }
             Ok(resident)
         };
-        let (_, resident) = tokio::try_join!(held, watched)?;
+        let (taken, resident) = tokio::try_join!(held, watched)?;
         let each = |from: usize| {
             let grown = resident[from + 1].saturating_sub(resident[from]);
             grown as f64 / 1024.0 / f64::from(half)
         };
         Ok(Connections {
             count: half * 2,
+            halves_open_after_ms: taken.iter().map(|taken| taken.as_secs_f64() * 1e3).collect(),
             first_half_kib_each: each(0),
             second_half_kib_each: each(1),
         })
@@ -165,7 +166,7 @@ impl Bench {
 
     /// A flow is opened, its host is denied, and allowed again; many times.
     async fn revocation(&self, sandbox: &str) -> Result<Figures, Failure> {
-        let work = Work { mode: "cut", port: CUT, size: 0, count: REVOCATIONS };
+        let work = Work { mode: "cut", port: CUT, size: 0, count: 0 };
         let change = async |allow: bool| {
             let host = vec![WEB_NAME.to_owned()];
             let (allow, deny) = if allow { (host, vec![]) } else { (vec![], host) };
@@ -183,6 +184,7 @@ impl Bench {
                 taken.push(ended.saturating_duration_since(answered));
                 change(true).await?;
             }
+            self.world.origin.end_cuts();
             Ok::<_, Failure>(taken)
         };
         let (_, taken) = tokio::try_join!(work.inside(&self.client, sandbox), watched)?;

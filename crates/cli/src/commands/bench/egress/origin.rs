@@ -28,14 +28,24 @@ pub(super) const WEB_NAME: &str = "web.test";
 
 const CHUNK: usize = 256 * 1024;
 const MAX_HEAD: usize = 8192;
+/// All connections of the benchmark may come at once; who finds no place in the queue tries again after a second.
+const BACKLOG: i32 = 4096;
 
 pub(super) struct Origin {
     /// The certificate of the web server, which is its own authority.
     pub(super) certificate: String,
-    held: Mutex<Vec<TcpStream>>,
+    held: Mutex<Held>,
     arrived: watch::Sender<usize>,
     /// Connections to [`CUT`], from their first byte to their end.
     cuts: watch::Sender<Cuts>,
+}
+
+/// Connections that stay.
+#[derive(Debug, Default)]
+struct Held {
+    streams: Vec<TcpStream>,
+    /// So many of them, from the first on, know that they may go on.
+    told: usize,
 }
 
 /// Connections that were there one after the other.
@@ -43,6 +53,8 @@ pub(super) struct Origin {
 struct Cuts {
     begun: usize,
     ended: Vec<Instant>,
+    /// No more are wanted.
+    over: bool,
 }
 
 impl Origin {
@@ -73,9 +85,10 @@ impl Origin {
         listen(CUT, move |stream| watcher.watch(stream))?;
         let keeper = Arc::clone(&origin);
         let listener = TcpListener::bind((ORIGIN, HOLD))?;
+        rustix::net::listen(&listener, BACKLOG)?;
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                keeper.lock().push(stream);
+                keeper.lock().streams.push(stream);
                 keeper.arrived.send_modify(|count| *count += 1);
             }
         });
@@ -88,9 +101,13 @@ impl Origin {
         let _ = self.arrived.subscribe().wait_for(|arrived| *arrived >= count).await;
     }
 
-    /// Tells the first of those that it may go on.
+    /// Tells those that do not know it yet that they may go on: all of them, because which of the client's is the
+    /// first here is chance.
     pub(super) fn go_on(&self) -> io::Result<()> {
-        self.lock().first_mut().map_or(Ok(()), |first| first.write_all(b"g"))
+        let mut held = self.lock();
+        let Held { streams, told } = &mut *held;
+        let known = std::mem::replace(told, streams.len());
+        streams[known..].iter_mut().try_for_each(|stream| stream.write_all(b"g"))
     }
 
     /// Waits until the connection of that number is open from end to end.
@@ -105,9 +122,17 @@ impl Origin {
         cuts.ended.get(number).copied()
     }
 
+    /// Whoever comes to [`CUT`] from now on is told that it is over.
+    pub(super) fn end_cuts(&self) {
+        self.cuts.send_modify(|cuts| cuts.over = true);
+    }
+
     fn watch(&self, mut stream: TcpStream) -> io::Result<()> {
         let mut byte = [0];
         stream.read_exact(&mut byte)?;
+        if self.cuts.borrow().over {
+            return stream.write_all(b"e");
+        }
         stream.write_all(b"g")?;
         self.cuts.send_modify(|cuts| cuts.begun += 1);
         // However it ends; the client sends no more than that.
@@ -117,7 +142,7 @@ impl Origin {
         Ok(())
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<TcpStream>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Held> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

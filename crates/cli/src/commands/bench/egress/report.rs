@@ -47,6 +47,8 @@ pub(super) struct Latency {
 #[derive(Debug, Serialize)]
 pub(super) struct Connections {
     pub(super) count: u32,
+    /// From the first of a half's connections, which are begun together, to the answer on the last.
+    pub(super) halves_open_after_ms: Vec<f64>,
     pub(super) first_half_kib_each: f64,
     pub(super) second_half_kib_each: f64,
 }
@@ -87,6 +89,12 @@ impl fmt::Display for Report {
             "\n{} connections at once: {:.1} KiB of the server for each of the first half, {:.1} for each of the second",
             connections.count, connections.first_half_kib_each, connections.second_half_kib_each
         )?;
+        for (half, taken) in ["first", "second"].iter().zip(&connections.halves_open_after_ms) {
+            writeln!(
+                f,
+                "  the {half} half begun at once: the last was answered after {taken:.0} ms"
+            )?;
+        }
         writeln!(f, "\na host that is denied")?;
         f.write_str(&table(std::slice::from_ref(revocation)))?;
         writeln!(f, "\ncreating a sandbox")?;
