@@ -34,8 +34,9 @@ const DNS: u16 = 53;
 /// Where the door for all connections is; no program ever sees this number.
 const TCP_DOOR: u16 = 15001;
 
-/// Connections that may wait to be taken.
-const BACKLOG: i32 = 1024;
+/// Connections that may wait to be taken: as many as a sandbox may have open, since who finds no place in the queue is heard
+/// only a second later.
+const BACKLOG: i32 = 4096;
 
 /// Makes the gateway of the network namespace that the calling process is in, and leaves the process in the gateway's.
 ///
