@@ -18,7 +18,7 @@ mod init;
 mod machine;
 pub mod masks;
 mod mechanism;
-mod names;
+pub mod names;
 pub mod probe;
 pub mod programs;
 mod request;

@@ -7,7 +7,7 @@ use crate::skeleton::Skeleton;
 const HOSTS: &str = "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n";
 
 /// Adds `/etc/hosts` and `/etc/resolv.conf`; with a network, questions go to the doors.
-pub(crate) fn files(skeleton: &mut Skeleton, network: bool) {
+pub fn files(skeleton: &mut Skeleton, network: bool) {
     skeleton.file("etc/hosts", HOSTS);
     let resolver = match network {
         // A second server only matters to programs that cannot reach the first; both are the same doors.

@@ -7,8 +7,9 @@ use std::ptr;
 
 use rustix::fs::CWD;
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, OpenTreeFlags, fsconfig_create, fsconfig_set_flag,
-    fsconfig_set_string, fsmount, fsopen, open_tree,
+    FsMountFlags, FsOpenFlags, FsPickFlags, MountAttrFlags, OpenTreeFlags, fsconfig_create,
+    fsconfig_reconfigure, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, fspick,
+    open_tree,
 };
 
 use crate::uapi;
@@ -55,18 +56,31 @@ pub fn device(
 ) -> io::Result<OwnedFd> {
     let context = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_set_string(&context, c"source", device)?;
-    for (key, value) in options {
-        match value {
-            Some(value) => fsconfig_set_string(&context, *key, *value)?,
-            None => fsconfig_set_flag(&context, *key)?,
-        }
-    }
+    set(&context, options)?;
     fsconfig_create(&context)?;
     Ok(fsmount(
         context.as_fd(),
         FsMountFlags::FSMOUNT_CLOEXEC,
         MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV,
     )?)
+}
+
+/// Changes options of the file system whose root a descriptor is, in whichever namespace it is mounted.
+pub fn reconfigure(root: BorrowedFd<'_>, options: &[(&CStr, Option<&CStr>)]) -> io::Result<()> {
+    let flags = FsPickFlags::FSPICK_CLOEXEC | FsPickFlags::FSPICK_EMPTY_PATH;
+    let context = fspick(root, c"", flags)?;
+    set(&context, options)?;
+    Ok(fsconfig_reconfigure(&context)?)
+}
+
+fn set(context: &OwnedFd, options: &[(&CStr, Option<&CStr>)]) -> io::Result<()> {
+    for (key, value) in options {
+        match value {
+            Some(value) => fsconfig_set_string(context, *key, *value)?,
+            None => fsconfig_set_flag(context, *key)?,
+        }
+    }
+    Ok(())
 }
 
 /// The device and inode number by which a file is known again.

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::podman;
+
 /// How long the engine may take to answer, also on a slow and busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -18,19 +20,20 @@ pub struct Dockerd {
     directory: tempfile::TempDir,
     process: Mutex<Child>,
     cgroup: String,
+    podman: bool,
 }
 
 impl Dockerd {
     /// Why there can be none; `None` where there can.
     #[must_use]
     pub fn unavailable() -> Option<String> {
-        if !rustix::process::geteuid().is_root() {
-            return Some("an engine of its own needs root".to_owned());
-        }
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let found =
-            std::env::split_paths(&path).any(|directory| directory.join("dockerd").exists());
-        (!found).then(|| "`dockerd` is not installed".to_owned())
+        missing(&["dockerd"])
+    }
+
+    /// The same for Podman, whose socket speaks Docker's language, and Docker's own program speaks to it.
+    #[must_use]
+    pub fn podman_unavailable() -> Option<String> {
+        missing(&["podman", "runc", "docker"])
     }
 
     /// # Errors
@@ -51,7 +54,21 @@ impl Dockerd {
         fs::write(at("daemon.json"), configuration.to_string())
             .map_err(|error| error.to_string())?;
         let process = Mutex::new(spawn(directory.path(), &cgroup)?);
-        let daemon = Self { directory, process, cgroup };
+        let daemon = Self { directory, process, cgroup, podman: false };
+        daemon.await_socket()?;
+        Ok(daemon)
+    }
+
+    /// Podman with everything below a directory of its own.
+    ///
+    /// # Errors
+    /// When it does not come to answer; with what it said.
+    pub fn start_podman() -> Result<Self, String> {
+        let directory =
+            tempfile::Builder::new().prefix("bjp").tempdir().map_err(|error| error.to_string())?;
+        let process = Mutex::new(podman::spawn(directory.path())?);
+        let cgroup = podman::CGROUP.to_owned();
+        let daemon = Self { directory, process, cgroup, podman: true };
         daemon.await_socket()?;
         Ok(daemon)
     }
@@ -63,7 +80,10 @@ impl Dockerd {
     pub fn restart(&self, between: impl FnOnce(&Path)) -> Result<(), String> {
         self.stop();
         between(&self.directory.path().join("data"));
-        *self.process() = spawn(self.directory.path(), &self.cgroup)?;
+        *self.process() = match self.podman {
+            true => podman::spawn(self.directory.path())?,
+            false => spawn(self.directory.path(), &self.cgroup)?,
+        };
         self.await_socket()
     }
 
@@ -172,6 +192,17 @@ impl Dockerd {
     }
 }
 
+fn missing(programs: &[&str]) -> Option<String> {
+    if !rustix::process::geteuid().is_root() {
+        return Some("an engine of its own needs root".to_owned());
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_there =
+        |name: &&str| std::env::split_paths(&path).any(|directory| directory.join(name).exists());
+    let missing = programs.iter().find(|name| !is_there(name))?;
+    Some(format!("`{missing}` is not installed"))
+}
+
 fn spawn(directory: &Path, cgroup: &str) -> Result<Child, String> {
     let at = |name: &str| directory.join(name);
     let log = fs::File::create(at("log")).map_err(|error| error.to_string())?;
@@ -210,6 +241,9 @@ pub fn write_busybox(root: &Path) -> io::Result<()> {
 
 impl Drop for Dockerd {
     fn drop(&mut self) {
+        if self.podman {
+            podman::remove_all(self.directory.path());
+        }
         self.stop();
         for hierarchy in fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten() {
             remove_groups(&hierarchy.path().join(&self.cgroup));

@@ -44,7 +44,12 @@ pub struct Refusal {
 impl Installation {
     #[must_use]
     pub fn new(mode: Mode) -> Self {
-        let daemon = (mode == Mode::Docker).then(|| Dockerd::start().expect("an engine starts"));
+        let daemon = match mode {
+            Mode::Docker => Some(Dockerd::start()),
+            Mode::Podman => Some(Dockerd::start_podman()),
+            Mode::Root | Mode::Rootless | Mode::Runc | Mode::Runsc => None,
+        };
+        let daemon = daemon.map(|daemon| daemon.expect("an engine starts"));
         Self::with(mode, daemon)
     }
 
@@ -85,7 +90,7 @@ impl Installation {
     /// The engine that the sandboxes are in.
     #[must_use]
     pub fn daemon(&self) -> &Dockerd {
-        self.daemon.as_ref().expect("a test in docker mode")
+        self.daemon.as_ref().expect("a test in an engine")
     }
 
     #[must_use]

@@ -14,6 +14,7 @@ mod installation;
 pub mod leaks;
 mod matrix;
 mod mode;
+mod podman;
 mod runtime;
 mod sandbox;
 mod turn;

@@ -14,7 +14,9 @@ use crate::{Dockerd, Installation, Mode, Turn};
 ///     alone it_is_fast, // measures time, so no other test may run beside it
 ///     everywhere nothing_leaks, // also with sandboxes in a container engine
 ///     docker the_engine_is_used_well, // only there
-///     walls nothing_gets_out, // everywhere, and on OCI runtimes
+///     podman its_socket_is_used_well, // only with that of Podman
+///     engines every_engine_is_used_well, // there and in Podman
+///     walls nothing_gets_out, // everywhere, in Podman, and on OCI runtimes
 ///     runtimes the_runtime_is_used_well, // only on those
 ///     engineless no_container_is_needed, // on those, and as root and rootless
 /// }
@@ -41,6 +43,7 @@ macro_rules! matrix {
             $crate::matrix!(@mode root Root shared $name);
             $crate::matrix!(@mode rootless Rootless shared $name);
             $crate::matrix!(@mode docker Docker shared $name);
+            $crate::matrix!(@mode podman Podman shared $name);
             $crate::matrix!(@mode runc Runc shared $name);
             $crate::matrix!(@mode runsc Runsc shared $name);
         }
@@ -62,9 +65,22 @@ macro_rules! matrix {
         }
         $crate::matrix!($($rest)*);
     };
+    (engines $name:ident, $($rest:tt)*) => {
+        mod $name {
+            $crate::matrix!(@mode docker Docker shared $name);
+            $crate::matrix!(@mode podman Podman shared $name);
+        }
+        $crate::matrix!($($rest)*);
+    };
     (docker $name:ident, $($rest:tt)*) => {
         mod $name {
             $crate::matrix!(@mode docker Docker shared $name);
+        }
+        $crate::matrix!($($rest)*);
+    };
+    (podman $name:ident, $($rest:tt)*) => {
+        mod $name {
+            $crate::matrix!(@mode podman Podman shared $name);
         }
         $crate::matrix!($($rest)*);
     };

@@ -14,6 +14,8 @@ pub enum Mode {
     Rootless,
     /// As root, with sandboxes in a private container engine.
     Docker,
+    /// The same in Podman, by its compatible socket.
+    Podman,
     /// As root, with sandboxes on an OCI runtime.
     Runc,
     /// The same on gVisor.
@@ -36,6 +38,7 @@ impl Mode {
             Self::Root if root => None,
             Self::Root => Some("not running as root".to_owned()),
             Self::Docker => Dockerd::unavailable(),
+            Self::Podman => Dockerd::podman_unavailable(),
             Self::Runc | Self::Runsc if !root => Some("not running as root".to_owned()),
             Self::Runc | Self::Runsc => runtime::unavailable(self),
             // An ordinary user tests rootless mode as itself.
@@ -53,8 +56,14 @@ impl Mode {
         match self {
             Self::Runc => Some("runc"),
             Self::Runsc => Some("runsc"),
-            Self::Root | Self::Rootless | Self::Docker => None,
+            Self::Root | Self::Rootless | Self::Docker | Self::Podman => None,
         }
+    }
+
+    /// Whether sandboxes are containers of an engine.
+    #[must_use]
+    pub fn is_engine(self) -> bool {
+        matches!(self, Self::Docker | Self::Podman)
     }
 
     /// The account to change to before running the binary; `None` where it runs as whoever we are.
@@ -73,6 +82,7 @@ impl fmt::Display for Mode {
             Self::Root => "root",
             Self::Rootless => "rootless",
             Self::Docker => "docker",
+            Self::Podman => "podman",
             Self::Runc => "runc",
             Self::Runsc => "runsc",
         })

@@ -71,7 +71,7 @@ impl<'a> Sandbox<'a> {
     #[must_use]
     #[track_caller]
     pub fn agent(&self) -> (u32, u64) {
-        if self.installation.mode() == Mode::Docker {
+        if self.installation.mode().is_engine() {
             let process = self.installation.daemon().first_process(&self.id);
             let start = start_of(process).map(|(start, _)| start);
             return (process, start.expect("the agent runs"));

@@ -8,7 +8,7 @@ use std::fs;
 use std::time::Duration;
 
 use belljar_testkit::leaks::{Scope, Snapshot};
-use belljar_testkit::{Installation, Mode, PROMPT, matrix, wait_until};
+use belljar_testkit::{Installation, PROMPT, matrix, wait_until};
 use common::PROBE;
 use serde_json::Value;
 
@@ -51,7 +51,7 @@ fn a_killed_create_leaves_nothing(belljar: &Installation) {
     belljar.embed();
     let sandboxes = belljar.state().join("sandboxes");
     let count = || fs::read_dir(&sandboxes).into_iter().flatten().count();
-    let rounds = if belljar.mode() == Mode::Docker { 4 } else { 10 };
+    let rounds = if belljar.mode().is_engine() { 4 } else { 10 };
     for round in 0..rounds {
         // Killed as soon as there is something to leave behind, and a little later each time.
         let mut create = belljar.start(["create", "--json"]);
@@ -69,7 +69,7 @@ fn a_killed_create_leaves_nothing(belljar: &Installation) {
         assert!(settled.is_some(), "neither finished nor rolled back: {unsettled:?}");
         belljar.destroy_all();
         belljar.assert_nothing_left();
-        if belljar.mode() == Mode::Docker {
+        if belljar.mode().is_engine() {
             expect_no_containers(belljar);
         }
     }

@@ -77,7 +77,7 @@ const OF_GVISOR: &[(&str, &str)] = &[
 
 matrix! {
     runtimes walls_hold_against_the_probes,
-    docker walls_of_containers_hold_against_the_probes,
+    engines walls_of_containers_hold_against_the_probes,
     runtimes the_class_is_that_of_what_runs,
     runtimes what_enforces_the_network_is_told,
     runtimes a_killed_server_finds_sandbox_and_process_again,

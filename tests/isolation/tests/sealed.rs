@@ -63,7 +63,7 @@ fn the_host_cannot_be_reached_over_loopback(belljar: &Installation) {
     for (user, report) in expect_sealed_for_all(&sandbox, "network", &[&port, &name]) {
         assert_eq!(words(&report, "interfaces"), ["lo"], "interfaces of {user}");
         assert_eq!(words(&report, "routes"), Vec::<String>::new(), "routes of {user}");
-        let own: &[&str] = if belljar.mode() == Mode::Docker { &["@belljar-agent"] } else { &[] };
+        let own: &[&str] = if belljar.mode().is_engine() { &["@belljar-agent"] } else { &[] };
         let mut sockets = words(&report, "abstract_sockets");
         sockets.dedup();
         assert_eq!(sockets, own, "{user}");
@@ -89,7 +89,7 @@ fn a_sandbox_sees_nothing_of_its_neighbour(belljar: &Installation) {
     one.destroy().expect_success();
     let _ = held.finish();
     for name in ["mnt", "pid", "net", "ipc", "uts", "user"] {
-        if name == "user" && belljar.mode() == Mode::Docker {
+        if name == "user" && belljar.mode().is_engine() {
             continue; // an engine gives its containers the host's users unless it is set up otherwise
         }
         let namespace = |process: u32| fs::read_link(format!("/proc/{process}/ns/{name}"));
@@ -113,7 +113,7 @@ fn the_agent_is_nobody_on_the_host(belljar: &Installation) {
         Mode::Root | Mode::Runc | Mode::Runsc => {
             assert!(uids.iter().all(|uid| *uid >= 65_536), "{uids:?}")
         }
-        Mode::Rootless | Mode::Docker => assert!(!uids.contains(&0), "{uids:?}"),
+        Mode::Rootless | Mode::Docker | Mode::Podman => assert!(!uids.contains(&0), "{uids:?}"),
     }
     assert_eq!(field("NoNewPrivs"), "1");
     // Its files in /proc belong to root only while it is not dumpable.

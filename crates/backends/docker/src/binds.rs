@@ -15,12 +15,12 @@ use belljar_codes::Code;
 use belljar_machinery::host::HostRoot;
 use belljar_machinery::host_path::HostPath;
 use belljar_machinery::{masks, programs, tools};
-use belljar_policy::Access;
+use belljar_policy::{Access, NetworkMode};
 use belljar_sys::mount::file_identity;
 use bollard::models::{Mount, MountBindOptions, MountBindOptionsPropagationEnum, MountType};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 
-use crate::agent;
+use crate::{agent, podman};
 
 /// One of them.
 #[derive(Debug)]
@@ -35,12 +35,14 @@ fn state_failed(error: io::Error) -> Error {
     Error::new(Code::StateFailed, "a template directory cannot be made").with_source(error)
 }
 
-/// Everything that the container of `spec` shows, in the order of mounting. `host`: what a root of this host consists of.
+/// Everything that the container of `spec` shows, in the order of mounting. `host`: what a root of this host consists of. `podman`:
+/// whether the engine is that.
 pub(crate) fn of(
     spec: &SandboxSpec,
     host: Option<&HostRoot>,
     search_path: &[String],
     templates: &Path,
+    podman: bool,
 ) -> Result<Vec<Bind>> {
     let mut binds = Vec::new();
     let mut bind = |source: HostPath, target: &Path| {
@@ -54,6 +56,12 @@ pub(crate) fn of(
         bind(HostPath::of(copy, &cover.source.path), &cover.target);
     }
     let open = |path: &Path| HostPath::open(path).map_err(state_failed);
+    if podman {
+        let network = spec.network != NetworkMode::None;
+        for (file, target) in podman::names(templates, network).map_err(state_failed)? {
+            bind(open(&file)?, Path::new(target));
+        }
+    }
     for cover in covers(spec, search_path, templates)? {
         bind(open(&cover.directory)?, Path::new(&cover.target));
         for (program, target) in cover.programs {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use belljar_backend::{IsolationClass, Result, SandboxSpec};
+use belljar_backend::{IsolationClass, SandboxSpec};
 use belljar_launcher::wire::{GATEWAY_V4, GATEWAY_V6};
 use belljar_machinery::seccomp;
 use belljar_policy::NetworkMode;
@@ -11,12 +11,13 @@ use bollard::models::{
     Mount, RestartPolicy, RestartPolicyNameEnum,
 };
 
+use crate::agent;
 use crate::daemon::{Facts, class};
 use crate::limits::Chosen;
-use crate::{agent, setup};
+use crate::memory::{self, Directory};
 
 /// What of `/proc` and `/sys` is hidden. `/sys` as a whole: nothing in it is the workload's business.
-const MASKED: &[&str] = &[
+pub(crate) const MASKED: &[&str] = &[
     "/proc/acpi",
     "/proc/asound",
     "/proc/interrupts",
@@ -32,8 +33,6 @@ const MASKED: &[&str] = &[
 ];
 const READ_ONLY: &[&str] =
     &["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
-/// What the agent's sockets need.
-const SERVICE_BYTES: u64 = 64 << 10;
 
 /// What is asked for besides the specification.
 pub(crate) struct Asked<'a> {
@@ -41,6 +40,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) runtime: Option<&'a str>,
     pub(crate) labels: HashMap<String, String>,
     pub(crate) mounts: Vec<Mount>,
+    pub(crate) directories: &'a [Directory],
+    pub(crate) security: Vec<String>,
 }
 
 pub(crate) fn body(
@@ -48,7 +49,7 @@ pub(crate) fn body(
     chosen: &Chosen,
     facts: &Facts,
     asked: Asked<'_>,
-) -> Result<ContainerCreateBody> {
+) -> ContainerCreateBody {
     let own_kernel = class(asked.runtime) != IsolationClass::Namespace;
     let strings = |list: &[&str]| Some(list.iter().map(|&text| text.to_owned()).collect());
     let host_config = HostConfig {
@@ -77,8 +78,8 @@ pub(crate) fn body(
         privileged: Some(false),
         publish_all_ports: Some(false),
         readonly_rootfs: Some(true),
-        security_opt: Some(security(facts)),
-        tmpfs: Some(directories(spec, chosen, own_kernel)),
+        security_opt: Some(asked.security),
+        tmpfs: Some(memory::options(asked.directories, facts)),
         shm_size: Some(signed(chosen.shared_memory_bytes)),
         sysctls: (spec.network != NetworkMode::None).then(|| {
             ["all", "default"]
@@ -90,7 +91,7 @@ pub(crate) fn body(
         readonly_paths: strings(READ_ONLY),
         ..HostConfig::default()
     };
-    Ok(ContainerCreateBody {
+    ContainerCreateBody {
         image: Some(asked.image.to_owned()),
         hostname: Some(spec.hostname.clone()),
         // The agent, for as long as it takes to become who it is to be; the workload never has this user.
@@ -108,10 +109,11 @@ pub(crate) fn body(
         labels: Some(asked.labels),
         host_config: Some(host_config),
         ..ContainerCreateBody::default()
-    })
+    }
 }
 
-fn security(facts: &Facts) -> Vec<String> {
+/// What the kernel is to keep the container from.
+pub(crate) fn security(facts: &Facts) -> Vec<String> {
     let mut options =
         vec!["no-new-privileges".to_owned(), format!("seccomp={}", seccomp::profile())];
     if facts.app_armor {
@@ -126,32 +128,6 @@ fn resolvers(network: NetworkMode) -> Vec<String> {
         NetworkMode::None => vec!["127.0.0.1".to_owned()],
         _ => vec![GATEWAY_V4.to_string(), GATEWAY_V6.to_string()],
     }
-}
-
-/// Those of the workload, and those of the agent.
-fn directories(spec: &SandboxSpec, chosen: &Chosen, own_kernel: bool) -> HashMap<String, String> {
-    let owner = format!("uid={},gid={}", spec.user.uid, spec.user.gid);
-    let mut directories: HashMap<String, String> = chosen
-        .disks
-        .iter()
-        .map(|(path, bytes, inodes)| {
-            let mode = if path == "/tmp" { "1777" } else { "0755" };
-            let options =
-                format!("rw,exec,nosuid,nodev,size={bytes},nr_inodes={inodes},mode={mode},{owner}");
-            (path.clone(), options)
-        })
-        .collect();
-    let small = |user: u32, mode: &str| {
-        let limits = format!("size={SERVICE_BYTES},nr_inodes=16,mode={mode},uid={user},gid={user}");
-        format!("rw,noexec,nosuid,nodev,{limits}")
-    };
-    if spec.programs.is_some() || spec.tools {
-        directories.insert(setup::SERVICE.to_owned(), small(agent::USER, "0755"));
-    }
-    if own_kernel {
-        directories.insert(agent::DOOR.to_owned(), small(agent::HOST, "0700"));
-    }
-    directories
 }
 
 fn signed(number: u64) -> i64 {

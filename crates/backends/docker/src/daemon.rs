@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use belljar_backend::{Error, IsolationClass, Result};
 use belljar_codes::Code;
-use bollard::models::SystemInfo;
+use bollard::models::{SystemInfo, SystemVersion};
 use bollard::{API_DEFAULT_VERSION, Docker as Client};
 
 use crate::failure::failed;
@@ -38,6 +38,8 @@ pub(crate) struct Daemon {
 pub(crate) struct Facts {
     pub(crate) address: String,
     pub(crate) version: String,
+    /// It is Podman, which takes some things otherwise (see [`crate::podman`]).
+    pub(crate) podman: bool,
     /// It is on this host and we may look at its processes: paths and process numbers mean the same to both.
     pub(crate) near: bool,
     /// The names of its runtimes, and which of them it uses unasked.
@@ -68,10 +70,11 @@ impl Daemon {
             None => Client::connect_with_unix(&address, TIMEOUT_SECONDS, API_DEFAULT_VERSION),
         };
         let client = client.map_err(unreachable)?.negotiate_version().await.map_err(unreachable)?;
+        let version = client.version().await.map_err(unreachable)?;
         let info = client.info().await.map_err(unreachable)?;
         let local = !(address.starts_with("tcp://") || address.starts_with("http://"));
         let near = local && rustix::process::geteuid().is_root();
-        let facts = Facts::new(address, near, info);
+        let facts = Facts::new(address, near, is_podman(&version), info);
         Ok(Self { client, facts })
     }
 }
@@ -86,8 +89,14 @@ fn usual() -> Result<String> {
     })
 }
 
+/// By the parts that it says it has: both speak the same language at any path.
+fn is_podman(version: &SystemVersion) -> bool {
+    let parts = version.components.iter().flatten();
+    parts.map(|part| part.name.as_str()).any(|name| name == "Podman Engine")
+}
+
 impl Facts {
-    fn new(address: String, near: bool, info: SystemInfo) -> Self {
+    fn new(address: String, near: bool, podman: bool, info: SystemInfo) -> Self {
         let security = info.security_options.unwrap_or_default();
         let has = |word: &str| {
             let name = format!("name={word}");
@@ -95,10 +104,16 @@ impl Facts {
         };
         let mut runtimes: Vec<String> = info.runtimes.unwrap_or_default().into_keys().collect();
         runtimes.sort();
+        let usual_runtime = info.default_runtime.filter(|name| !name.is_empty());
+        if podman {
+            // It lists those that it has heard of, and passes over which of them a container is to have.
+            runtimes = usual_runtime.iter().cloned().collect();
+        }
         Self {
             address,
             version: info.server_version.unwrap_or_default(),
             near,
+            podman,
             app_armor: has("apparmor"),
             own_ids: has("userns") || has("rootless"),
             memory: info.memory_limit.unwrap_or(true),
@@ -106,7 +121,7 @@ impl Facts {
             cpu: info.cpu_cfs_quota.unwrap_or(true),
             pids: info.pids_limit.unwrap_or(true),
             runtimes,
-            usual_runtime: info.default_runtime.filter(|name| !name.is_empty()),
+            usual_runtime,
         }
     }
 
@@ -148,6 +163,7 @@ pub(crate) fn class(runtime: Option<&str>) -> IsolationClass {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bollard::models::{Runtime, SystemVersionComponents};
 
     #[test]
     fn what_an_engine_says_about_itself() {
@@ -159,8 +175,35 @@ mod tests {
             swap_limit: Some(false),
             ..SystemInfo::default()
         };
-        let facts = Facts::new(String::new(), true, info);
+        let facts = Facts::new(String::new(), true, false, info);
         assert!(facts.own_ids && !facts.app_armor && !facts.swap && facts.memory);
+    }
+
+    #[test]
+    fn podman_says_what_it_is_and_has_one_runtime() {
+        let part = |name: &str| SystemVersionComponents {
+            name: name.to_owned(),
+            ..SystemVersionComponents::default()
+        };
+        let version = |parts: &[&str]| SystemVersion {
+            components: Some(parts.iter().map(|name| part(name)).collect()),
+            ..SystemVersion::default()
+        };
+        assert!(is_podman(&version(&["Podman Engine", "Conmon", "OCI Runtime (runc)"])));
+        assert!(!is_podman(&version(&["Engine", "containerd", "runc"])));
+        assert!(!is_podman(&SystemVersion::default()));
+        let listed = ["crun", "kata", "runc", "runsc"];
+        let info = SystemInfo {
+            runtimes: Some(listed.map(|name| (name.to_owned(), Runtime::default())).into()),
+            default_runtime: Some("runc".to_owned()),
+            ..SystemInfo::default()
+        };
+        let facts = |podman| Facts::new(String::new(), true, podman, info.clone());
+        assert_eq!((facts(true).runtimes.len(), facts(true).runtime("runsc")), (1, None));
+        assert_eq!(
+            (facts(false).runtimes.len(), facts(false).runtime("runsc")),
+            (4, Some("runsc"))
+        );
     }
 
     #[test]

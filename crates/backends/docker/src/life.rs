@@ -78,23 +78,31 @@ impl Docker {
     pub(crate) async fn freeze(&self, id: &SandboxId) -> Result<()> {
         let name = self.installation().await?.container(id);
         match self.daemon().await?.client.pause_container(&name).await {
-            Ok(()) => Ok(()),
-            Err(error) if is_conflict(&error) => Ok(()), // it is paused
-            Err(error) => Err(failed(format!("sandbox `{id}` cannot be paused"), error)),
+            // Engines have answers of their own to that.
+            Err(_) if self.paused(id).await? == Some(true) => Ok(()),
+            answer => {
+                answer.map_err(|error| failed(format!("sandbox `{id}` cannot be paused"), error))
+            }
         }
     }
 
     pub(crate) async fn thaw(&self, id: &SandboxId) -> Result<()> {
-        let paused = self.inspect(id).await?.and_then(|found| found.state?.paused);
-        if paused != Some(true) {
+        if self.paused(id).await? != Some(true) {
             return Ok(());
         }
         let name = self.installation().await?.container(id);
         match self.daemon().await?.client.unpause_container(&name).await {
-            Ok(()) => Ok(()),
-            Err(error) if is_conflict(&error) => Ok(()), // somebody else was first
-            Err(error) => Err(failed(format!("sandbox `{id}` cannot be resumed"), error)),
+            // Somebody else was first.
+            Err(_) if self.paused(id).await? == Some(false) => Ok(()),
+            answer => {
+                answer.map_err(|error| failed(format!("sandbox `{id}` cannot be resumed"), error))
+            }
         }
+    }
+
+    /// `None`: there is no such sandbox.
+    async fn paused(&self, id: &SandboxId) -> Result<Option<bool>> {
+        Ok(self.inspect(id).await?.and_then(|found| found.state?.paused))
     }
 
     /// Removes containers of this installation that were made and never started: their maker was killed, and the engine

@@ -6,9 +6,9 @@ use belljar_backend::{Enforcement, Mask, Result, SandboxSpec, Subject};
 use belljar_policy::limits::{format_bytes, format_cpus};
 use belljar_policy::{Asked, NetworkMode};
 
-use crate::agent;
 use crate::daemon::Facts;
 use crate::failure::refused;
+use crate::{agent, podman};
 
 /// What the kernel counts besides the workload: the agent and a supervisor; on an engine elsewhere also a relay.
 const AGENT_AND_SUPERVISOR: u32 = 2;
@@ -39,6 +39,7 @@ pub(crate) fn choose(spec: &SandboxSpec, facts: &Facts, volumes: &[String]) -> R
         shared_memory_bytes: SHARED_MEMORY.min(spec.limits.memory_bytes.value / 2),
         ..Chosen::default()
     };
+    podman::check(facts)?;
     network(spec, facts, &mut chosen)?;
     controllers(spec, facts, &mut chosen)?;
     disk(spec, volumes, &mut chosen)?;
@@ -191,10 +192,14 @@ fn walls(spec: &SandboxSpec, facts: &Facts, chosen: &mut Chosen) -> Result<()> {
         "container with the host's ids, the agent another user; no capabilities, no_new_privs"
     };
     chosen.say(Subject::Identity, &format!("uid {}", spec.user.uid), identity, true);
-    let profile = if facts.app_armor {
-        "our seccomp profile in the engine and the exact filter in the agent, AppArmor `docker-default`"
-    } else {
-        "our seccomp profile in the engine and the exact filter in the agent"
+    let profile = match (facts.app_armor, facts.podman) {
+        (true, false) => {
+            "our seccomp profile in the engine and the exact filter in the agent, AppArmor `docker-default`"
+        }
+        (true, true) => {
+            "our seccomp profile in the engine and the exact filter in the agent, the engine's own AppArmor profile"
+        }
+        (false, _) => "our seccomp profile in the engine and the exact filter in the agent",
     };
     chosen.say(Subject::Syscalls, "only those in the table", profile, true);
     chosen.say(

@@ -9,15 +9,16 @@ use crate::container::{self, Asked};
 use crate::daemon::class;
 use crate::failure::{failed, is_conflict};
 use crate::limits::{self, Chosen};
-use crate::root::Root;
+use crate::root::{Root, unreadable};
 use crate::usage::Known;
-use crate::{agent, binds, network, relay};
+use crate::{agent, binds, memory, network, podman, relay};
 
 /// A container that was made and what it is to show.
 pub(crate) struct Made {
     container: String,
     pub(crate) class: IsolationClass,
     binds: Vec<binds::Bind>,
+    directories: Vec<memory::Directory>,
 }
 
 impl Docker {
@@ -39,22 +40,31 @@ impl Docker {
         let daemon = self.daemon().await?;
         let facts = &daemon.facts;
         let installation = self.installation().await?;
+        let templates = self.machine.templates();
         let (mounts, binds) = if facts.near {
-            let templates = self.machine.templates();
-            let binds = binds::of(spec, root.host, &root.search_path, &templates)?;
+            let podman = facts.podman;
+            let binds = binds::of(spec, root.host, &root.search_path, &templates, podman)?;
             (binds.iter().map(binds::Bind::to_mount).collect::<Result<_>>()?, binds)
         } else {
             agent::fill_volume(&daemon.client, &root.image.id, installation).await?;
             (vec![agent::volume()], Vec::new())
         };
         let runtime = self.runtime(spec).await?;
+        let class = class(runtime.as_deref());
+        let directories = memory::of(spec, chosen, class != IsolationClass::Namespace);
+        let security = match facts.podman {
+            true => podman::security(&templates).map_err(unreadable)?,
+            false => container::security(facts),
+        };
         let asked = Asked {
             image: &root.image.id,
             runtime: runtime.as_deref(),
             labels: installation.labels(&spec.id),
             mounts,
+            directories: &directories,
+            security,
         };
-        let body = container::body(spec, chosen, facts, asked)?;
+        let body = container::body(spec, chosen, facts, asked);
         let name = installation.container(&spec.id);
         let options = CreateContainerOptionsBuilder::new().name(&name).build();
         let created = daemon.client.create_container(Some(options), body).await;
@@ -63,7 +73,7 @@ impl Docker {
                 .with_source(error),
             false => failed("the engine does not make the container", error),
         })?;
-        Ok(Made { container: created.id, class: class(runtime.as_deref()), binds })
+        Ok(Made { container: created.id, class, binds, directories })
     }
 
     /// From a container that was made to an agent that listens.
@@ -78,7 +88,11 @@ impl Docker {
             let ended = || Error::new(Code::StartFailed, "the container ended as soon as it began");
             let (container, pid) = self.running(&spec.id).await?.ok_or_else(ended)?;
             if made.class == IsolationClass::Namespace {
-                binds::verify(&network::root(&container, pid)?, &made.binds)?;
+                let root = network::root(&container, pid)?;
+                binds::verify(&root, &made.binds)?;
+                if daemon.facts.podman {
+                    podman::complete(&root, &made.directories)?;
+                }
             } else {
                 binds::verify_names(&made.binds)?;
             }

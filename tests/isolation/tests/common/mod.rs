@@ -5,7 +5,7 @@
 use std::fs;
 
 use belljar_isolation::Report;
-use belljar_testkit::{Finished, Mode, Sandbox};
+use belljar_testkit::{Finished, Sandbox};
 use serde_json::Value;
 
 pub(crate) const PROBE: &str = "/probe/belljar-probe";
@@ -76,7 +76,7 @@ pub(crate) fn probe_as(
 
 /// Whether the sandbox's user namespace maps a single id, as the host's kernel shows it.
 pub(crate) fn has_one_user(sandbox: &Sandbox<'_>) -> bool {
-    if sandbox.mode() == Mode::Docker {
+    if sandbox.mode().is_engine() {
         return true; // its agent has no privilege to be anyone else
     }
     let map =

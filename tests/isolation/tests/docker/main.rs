@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+mod podman;
 mod programs;
 mod registry;
 mod runtimes;
@@ -19,12 +20,12 @@ use belljar_testkit::{Installation, matrix};
 use unstarted::containers_that_were_never_started_are_told_and_cleared_up;
 
 matrix! {
-    docker images_of_the_engine_are_templates,
-    docker images_must_say_that_they_are_hardened_where_that_is_required,
-    docker other_containers_are_left_alone,
-    docker a_killed_server_finds_its_containers_again,
+    engines images_of_the_engine_are_templates,
+    engines images_must_say_that_they_are_hardened_where_that_is_required,
+    engines other_containers_are_left_alone,
+    engines a_killed_server_finds_its_containers_again,
     docker containers_that_were_never_started_are_told_and_cleared_up,
-    docker what_an_engine_cannot_keep_is_refused_with_the_reason,
+    engines what_an_engine_cannot_keep_is_refused_with_the_reason,
     docker an_engine_elsewhere_gets_the_agent_and_no_promise_that_it_could_not_keep,
 }
 
@@ -39,7 +40,7 @@ fn run(belljar: &Installation, flags: &[&str], line: &str) -> belljar_testkit::F
 }
 
 fn images_of_the_engine_are_templates(belljar: &Installation) {
-    let changes = ["ENV GREETING=hello LD_PRELOAD=/evil.so", "VOLUME /data", "USER 0"];
+    let changes = ["ENV GREETING=hello", "ENV LD_PRELOAD=/evil.so", "VOLUME /data", "USER 0"];
     belljar.daemon().import_busybox(IMAGE, &changes).expect("an image");
     let template = ["--template", IMAGE];
     let seen = run(belljar, &template, "echo $GREETING-$LD_PRELOAD; id -u; cat /proc/self/status");
@@ -148,9 +149,7 @@ fn what_an_engine_cannot_keep_is_refused_with_the_reason(belljar: &Installation)
 fn an_engine_elsewhere_gets_the_agent_and_no_promise_that_it_could_not_keep(
     belljar: &Installation,
 ) {
-    belljar.daemon().import_busybox(IMAGE, &[]).expect("an image");
-    let address = lead_to(belljar.daemon().socket());
-    belljar.set_variable("BELLJAR_DOCKER_HOST", &format!("tcp://{address}"));
+    go_elsewhere(belljar);
     let template = ["--template", IMAGE];
     let seen = run(belljar, &template, "id -u; echo x > /workspace/x && cat /workspace/x");
     assert_eq!(seen.expect_success().text(), "1000\nx\n");
@@ -164,6 +163,13 @@ fn an_engine_elsewhere_gets_the_agent_and_no_promise_that_it_could_not_keep(
         assert_eq!(refused.code(), 125, "{flags:?}: {refused}");
         assert!(refused.stderr.contains(word), "{flags:?}: {refused}");
     }
+}
+
+/// From now on the engine is one that cannot be known to be on this host.
+fn go_elsewhere(belljar: &Installation) {
+    belljar.daemon().import_busybox(IMAGE, &[]).expect("an image");
+    let address = lead_to(belljar.daemon().socket());
+    belljar.set_variable("BELLJAR_DOCKER_HOST", &format!("tcp://{address}"));
 }
 
 /// A port of this host that leads to a local socket.

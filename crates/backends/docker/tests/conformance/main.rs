@@ -10,9 +10,9 @@
 )]
 
 use std::path::Path;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use belljar_backend::Backend;
 use belljar_backend::conformance::{Bench, CASES};
@@ -32,69 +32,33 @@ fn main() -> ExitCode {
         return belljar_launcher::main(socket);
     }
     let trials = vec![
-        Trial::test("docker::conformance", || with_daemon("conformance", conformance)),
+        Trial::test("docker::conformance", docker),
         Trial::test("podman::conformance", podman),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
-fn with_daemon(
-    name: &str,
-    body: impl AsyncFnOnce(&str, &Path) -> Result<(), String>,
-) -> Result<(), Failed> {
+fn docker() -> Result<(), Failed> {
     if let Some(reason) = Dockerd::unavailable() {
-        skip(&format!("docker::{name}"), &reason);
+        skip("docker::conformance", &reason);
         return Ok(());
     }
-    let directory =
-        tempfile::Builder::new().prefix("bj").tempdir().map_err(|error| error.to_string())?;
-    let daemon = Dockerd::start()?;
-    run(body(&daemon.host(), directory.path()))
+    with(Dockerd::start()?)
 }
 
-/// The same on Podman's compatible socket, where that works.
+/// The same on Podman's compatible socket.
 fn podman() -> Result<(), Failed> {
-    let test = "podman::conformance";
-    let directory =
-        tempfile::Builder::new().prefix("bjp").tempdir().map_err(|error| error.to_string())?;
-    let at = |name: &str| directory.path().join(name);
-    let service = Command::new("podman")
-        .arg("--root")
-        .arg(at("root"))
-        .arg("--runroot")
-        .arg(at("run"))
-        .args(["system", "service", "--time=0"])
-        .arg(format!("unix://{}", at("podman.sock").display()))
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn();
-    let mut service = match service {
-        Ok(service) => service,
-        Err(error) => {
-            // Version 4.3 starts and refuses the first container; docs/concepts/docker.md has the reasons.
-            skip(test, &format!("`podman` cannot be run ({error}); 4.3 is known to refuse"));
-            return Ok(());
-        }
-    };
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while !at("podman.sock").exists() && Instant::now() < deadline {
-        std::thread::sleep(Duration::from_millis(20));
+    if let Some(reason) = Dockerd::podman_unavailable() {
+        skip("podman::conformance", &reason);
+        return Ok(());
     }
-    let host = format!("unix://{}", at("podman.sock").display());
-    let outcome = run(async {
-        let (backend, machine) = backend(&host, &at("state"))?;
-        let probe = backend.probe(None).await;
-        machine.close().await;
-        if !probe.works {
-            skip(test, &probe.reason);
-            return Ok(());
-        }
-        conformance(&host, directory.path()).await
-    });
-    let _ = service.kill();
-    let _ = service.wait();
-    outcome
+    with(Dockerd::start_podman()?)
+}
+
+fn with(daemon: Dockerd) -> Result<(), Failed> {
+    let directory =
+        tempfile::Builder::new().prefix("bj").tempdir().map_err(|error| error.to_string())?;
+    run(conformance(&daemon.host(), directory.path()))
 }
 
 fn run(body: impl Future<Output = Result<(), String>>) -> Result<(), Failed> {
