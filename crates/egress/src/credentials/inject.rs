@@ -9,6 +9,7 @@ use belljar_policy::document::{Credential, Injection, OnGuestHeader, Place};
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 
+use super::forms;
 use super::rewrite::Replacements;
 use super::sigv4;
 
@@ -69,7 +70,7 @@ pub(crate) fn inject(
     for (credential, secret) in credentials {
         let unusable = || NotInjected::Unusable(credential.name.clone());
         let value = secret.expose();
-        hide_forms(value.as_bytes(), &mut hide);
+        hide.extend(forms::of(value.as_bytes()));
         let header = match &credential.inject {
             Injection::Bearer => Some((AUTHORIZATION, format!("Bearer {value}"))),
             Injection::Basic { user } => {
@@ -99,8 +100,8 @@ pub(crate) fn inject(
             Injection::Sigv4 { region, service } => {
                 guest_header(head.headers, &AUTHORIZATION, credential)?;
                 let keys = sigv4::Keys::parse(value).ok_or_else(unusable)?;
-                hide_forms(keys.secret.as_bytes(), &mut hide);
-                hide_forms(keys.session.unwrap_or_default().as_bytes(), &mut hide);
+                hide.extend(forms::of(keys.secret.as_bytes()));
+                hide.extend(forms::of(keys.session.unwrap_or_default().as_bytes()));
                 if in_pieces(head.headers) {
                     return Err(NotInjected::SignedInPieces);
                 }
@@ -173,20 +174,9 @@ fn hide_header(value: &[u8], hide: &mut Vec<Vec<u8>>) {
     let last = value.rsplit(|byte| *byte == b' ').next().unwrap_or_default();
     for form in [value, last] {
         if form.len() >= SHORTEST {
-            hide_forms(form, hide);
+            hide.extend(forms::of(form));
         }
     }
-}
-
-/// The forms in which a secret may come back.
-fn hide_forms(secret: &[u8], hide: &mut Vec<Vec<u8>>) {
-    if secret.is_empty() {
-        return;
-    }
-    hide.push(secret.to_vec());
-    hide.push(percent_encode(secret, NON_ALPHANUMERIC).to_string().into_bytes());
-    hide.push(in_json(secret));
-    hide.push(BASE64.encode(secret).into_bytes());
 }
 
 fn in_headers(
@@ -237,26 +227,10 @@ fn as_in(headers: &HeaderMap, value: &str) -> Vec<u8> {
     if kind == "application/x-www-form-urlencoded" {
         percent_encode(value.as_bytes(), NON_ALPHANUMERIC).to_string().into_bytes()
     } else if kind == "application/json" || kind.ends_with("+json") {
-        in_json(value.as_bytes())
+        forms::in_json(value.as_bytes())
     } else {
         value.as_bytes().to_vec()
     }
-}
-
-/// As JSON writes it between quotes.
-fn in_json(text: &[u8]) -> Vec<u8> {
-    let mut written = Vec::with_capacity(text.len());
-    for &byte in text {
-        match byte {
-            b'"' | b'\\' => written.extend_from_slice(&[b'\\', byte]),
-            b'\n' => written.extend_from_slice(b"\\n"),
-            b'\r' => written.extend_from_slice(b"\\r"),
-            b'\t' => written.extend_from_slice(b"\\t"),
-            0..0x20 => written.extend_from_slice(format!("\\u{byte:04x}").as_bytes()),
-            _ => written.push(byte),
-        }
-    }
-    written
 }
 
 /// Whether the body itself is made of signatures of the guest's keys.

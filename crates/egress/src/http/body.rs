@@ -95,6 +95,8 @@ impl Passing {
                     }
                     Err(frame) => {
                         let mut trailers = frame.into_trailers().unwrap_or_default();
+                        let counted = self.exchange.count(self.direction, length(&trailers)).await;
+                        counted.map_err(|_| Cut::Spent)?;
                         hide(&mut trailers, &self.replacements);
                         self.end(Some(trailers))
                     }
@@ -111,6 +113,11 @@ impl Passing {
         (self.trailers, self.ended) = (trailers, true);
         self.rewriter.as_mut().map(Rewriter::finish).unwrap_or_default()
     }
+}
+
+/// How many bytes the fields take, as HTTP/1.1 writes them.
+pub(super) fn length(headers: &HeaderMap) -> usize {
+    headers.iter().map(|(name, value)| name.as_str().len() + value.len() + ": \r\n".len()).sum()
 }
 
 /// Replaces in the values of headers.

@@ -14,6 +14,9 @@ use crate::flow::Entry;
 const METHOD_OVERRIDES: [&str; 3] =
     ["x-http-method-override", "x-http-method", "x-method-override"];
 
+/// Headers by which some servers take a request for one of another path.
+const PATH_OVERRIDES: [&str; 2] = ["x-original-url", "x-rewrite-url"];
+
 /// How rules call the opening of a WebSocket, besides `GET`.
 const WEBSOCKET: &str = "WEBSOCKET";
 
@@ -28,6 +31,13 @@ pub(super) struct Head {
     pub(super) path: CanonicalPath,
     pub(super) query: Option<String>,
     pub(super) websocket: bool,
+}
+
+impl Head {
+    /// Every method that a server may take it for. A WebSocket is a `GET` to it.
+    pub(super) fn taken_for(&self) -> Vec<&str> {
+        self.methods.iter().map(String::as_str).filter(|method| *method != WEBSOCKET).collect()
+    }
 }
 
 /// Why a head is refused.
@@ -71,8 +81,17 @@ pub(super) fn read(
         }
         connected
     };
-    let path = CanonicalPath::parse(parts.uri.path())
-        .map_err(|_| BadHead::Malformed("servers would understand the path differently"))?;
+    let canonical = |path: &str| {
+        CanonicalPath::parse(path)
+            .map_err(|_| BadHead::Malformed("servers would understand the path differently"))
+    };
+    let mut path = canonical(parts.uri.path())?;
+    for name in PATH_OVERRIDES {
+        for value in parts.headers.get_all(name) {
+            let value = value.to_str().map_err(|_| BadHead::Malformed("a path that is none"))?;
+            path.or(canonical(named_path(value))?);
+        }
+    }
     let websocket = wants_websocket(parts)?;
     let mut methods = vec![parts.method.as_str().to_owned()];
     if websocket {
@@ -86,6 +105,15 @@ pub(super) fn read(
     }
     let query = parts.uri.query().map(str::to_owned);
     Ok(Head { host, port, methods, path, query, websocket })
+}
+
+/// The path in a header that is one, or a whole address.
+fn named_path(value: &str) -> &str {
+    let value = value.trim();
+    let rest = value
+        .split_once("://")
+        .map_or(value, |(_, rest)| rest.find('/').map_or("/", |at| &rest[at..]));
+    rest.split(['?', '#']).next().unwrap_or(rest)
 }
 
 /// What holds for every head that is understood; for `fuzzing`.
@@ -303,6 +331,27 @@ mod tests {
         assert_eq!(methods(h2c), ["GET"]);
         let connect = Request::builder().method("CONNECT").uri("a.example:443");
         assert!(matches!(head(Entry::Tls, connect), Err(BadHead::Unsupported(_))));
+    }
+
+    #[test]
+    fn paths_that_a_request_may_be_taken_for() {
+        let ask = |value: &str| {
+            let request = get("/open/x").header(HOST, "a.example").header("X-Original-URL", value);
+            head(Entry::Plain, request)
+        };
+        let check = |value: &str, reading: &str| {
+            let head = ask(value).unwrap();
+            assert_eq!(head.path.as_str(), "/open/x", "{value}");
+            assert_eq!(head.path.readings().collect::<Vec<_>>(), ["/open/x", reading], "{value}");
+        };
+        check("/admin", "/admin");
+        check(" /open/../%61dmin?x=/open ", "/admin");
+        check("http://b.example/admin#x", "/admin");
+        check("http://b.example", "/");
+        for value in ["admin", "", "/a%", "/open/..%2fadmin"] {
+            assert!(matches!(ask(value), Err(BadHead::Malformed(_))), "{value}");
+        }
+        assert_eq!(ask("/open/x").unwrap().path.readings().count(), 1);
     }
 
     #[test]

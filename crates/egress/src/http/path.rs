@@ -67,6 +67,15 @@ impl CanonicalPath {
         Ok(Self { path: sent, readings })
     }
 
+    /// It may be taken for `other`, too.
+    pub(crate) fn or(&mut self, other: Self) {
+        for reading in other.readings {
+            if !self.readings.contains(&reading) {
+                self.readings.push(reading);
+            }
+        }
+    }
+
     /// As it is sent.
     pub(crate) fn as_str(&self) -> &str {
         &self.path

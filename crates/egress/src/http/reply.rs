@@ -1,12 +1,12 @@
 //! What a program in the sandbox is told when its request goes no further.
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use http::{HeaderValue, Response, StatusCode};
+use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE};
+use http::{HeaderValue, Method, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use serde::Serialize;
 
-use super::body::Body;
+use super::body::{Body, empty};
 use crate::Reason;
 use crate::decide::label;
 
@@ -70,9 +70,13 @@ impl Refused {
         let told = Told { decision, code, reason, rule, host, method, path, message };
         let mut text = serde_json::to_vec(&told).expect("texts serialise");
         text.push(b'\n');
-        let mut reply = Response::new(full(text));
+        let length = text.len();
+        // In HTTP/2 nobody takes away what must not follow such a head, and the client would see a broken stream.
+        let body = if method == Method::HEAD { empty() } else { full(text) };
+        let mut reply = Response::new(body);
         *reply.status_mut() = self.status;
         let headers = reply.headers_mut();
+        headers.insert(CONTENT_LENGTH, length.into());
         headers.insert(DECISION, HeaderValue::from_static(decision));
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));

@@ -10,15 +10,16 @@ use http::header::{
 use http::request::Parts;
 use http::{HeaderValue, Request, Response, StatusCode, Uri, Version};
 use hyper::body::{Body as _, Incoming};
+use hyper::ext::ReasonPhrase;
 use hyper::upgrade::OnUpgrade;
 
 use super::body::{self, Body};
 use super::exchange::Exchange;
 use super::head::{Head, strip_hop_by_hop};
 use super::reply::{Refused, sentence};
-use super::service::Connection;
+use super::service::{Connection, denied};
 use super::tunnel;
-use crate::credentials::{self, Injected, NotInjected, RequestHead};
+use crate::credentials::{self, Injected, NotInjected, Replacements, RequestHead};
 use crate::decide::label;
 use crate::flow::Direction;
 use crate::{DECISION_TIME, Handled, HandledRequest, Reason};
@@ -58,6 +59,7 @@ pub(super) async fn send(
         Some(query) => format!("{}?{query}", head.path.as_str()),
         None => head.path.as_str().to_owned(),
     };
+    count_head(exchange, Direction::Up, &parts.headers, target.len(), head).await?;
     parts.uri = Uri::try_from(target).map_err(|_| Refused::malformed("the path is none"))?;
     parts.extensions = http::Extensions::default();
     let request = Request::from_parts(parts, body);
@@ -69,7 +71,20 @@ pub(super) async fn send(
         };
         Refused::new(status, reason, sentence(reason, &head.host))
     })?;
+    count_head(exchange, Direction::Down, response.headers(), 0, head).await?;
     reply(response, client, injected, exchange)
+}
+
+/// Counts what goes before a body: budgets are for everything that a sandbox can tell and be told.
+async fn count_head(
+    exchange: &Exchange,
+    direction: Direction,
+    headers: &HeaderMap,
+    line: usize,
+    head: &Head,
+) -> Result<(), Refused> {
+    let counted = exchange.count(direction, line + body::length(headers)).await;
+    counted.map_err(|refusal| denied(refusal, &head.host))
 }
 
 /// Lets the program that decides about requests have its say; returns what it gave to the request.
@@ -133,8 +148,9 @@ async fn inject(
     given: &[HeaderValue],
 ) -> Result<Injected, Refused> {
     let rules = connection.judge.rules();
-    let (method, secure) = (&head.methods[0], connection.secure());
-    let fitting = credentials::fitting(&rules.credentials, &head.host, method, &head.path, secure);
+    let (methods, secure) = (head.taken_for(), connection.secure());
+    let fitting =
+        credentials::fitting(&rules.credentials, &head.host, &methods, &head.path, secure);
     let mut pairs = Vec::with_capacity(fitting.len());
     for credential in fitting {
         let identity = connection.judge.identity();
@@ -203,7 +219,7 @@ async fn prepare(
             body::passing(body, Arc::clone(exchange), Direction::Up, in_body.clone())
         }
         Err(body) => {
-            let none = credentials::Replacements::default();
+            let none = Replacements::default();
             body::passing(body, Arc::clone(exchange), Direction::Up, none)
         }
     })
@@ -218,8 +234,10 @@ fn reply(
 ) -> Result<Response<Body>, Refused> {
     let (mut parts, body) = response.into_parts();
     parts.version = Version::HTTP_11;
+    hide_phrase(&mut parts, &injected.hide);
     let switched = parts.status == StatusCode::SWITCHING_PROTOCOLS;
     let upgrade = parts.headers.get(UPGRADE).cloned();
+    let coded = is_coded(&parts.headers);
     strip_hop_by_hop(&mut parts.headers);
     // The same host by another door.
     parts.headers.remove("alt-svc");
@@ -240,6 +258,10 @@ fn reply(
         tokio::spawn(tunnel::run(client, server, Arc::clone(exchange), injected.hide, place));
         return Ok(Response::from_parts(parts, body::empty()));
     }
+    if coded {
+        let message = "the reply comes in a transfer coding that nobody asked for";
+        return Err(Refused::new(StatusCode::BAD_GATEWAY, Reason::Unsupported, message));
+    }
     if !injected.hide.is_empty() && is_encoded_text(&parts.headers) {
         let message = "the reply is compressed although it must not be, and may show a secret";
         return Err(Refused::new(StatusCode::BAD_GATEWAY, Reason::Unsupported, message));
@@ -250,11 +272,32 @@ fn reply(
 
 /// Whether a secret could be in it that is not seen.
 fn is_encoded_text(headers: &HeaderMap) -> bool {
-    let word = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
-    let encoded = headers.contains_key(CONTENT_ENCODING)
-        && !word(CONTENT_ENCODING).is_some_and(|coding| coding.eq_ignore_ascii_case("identity"));
-    let kind = word(CONTENT_TYPE).unwrap_or("text/plain").to_ascii_lowercase();
+    let encoded = has_other(headers, &CONTENT_ENCODING, "identity");
+    let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let kind = kind.unwrap_or("text/plain").to_ascii_lowercase();
     encoded && ["text/", "json", "xml", "javascript", "form"].iter().any(|part| kind.contains(part))
+}
+
+/// Whether a neighbour would have to decode it: what is passed on says nothing about that.
+fn is_coded(headers: &HeaderMap) -> bool {
+    has_other(headers, &TRANSFER_ENCODING, "chunked")
+}
+
+fn has_other(headers: &HeaderMap, name: &HeaderName, usual: &str) -> bool {
+    let other = |value: &HeaderValue| !value.as_bytes().eq_ignore_ascii_case(usual.as_bytes());
+    headers.get_all(name).iter().any(other)
+}
+
+/// The words beside the status are the other side's own, too.
+fn hide_phrase(parts: &mut http::response::Parts, hide: &Replacements) {
+    let phrase = parts.extensions.get::<ReasonPhrase>();
+    let masked = phrase.and_then(|phrase| hide.apply(phrase.as_bytes()));
+    if let Some(masked) = masked {
+        parts.extensions.remove::<ReasonPhrase>();
+        if let Ok(masked) = ReasonPhrase::try_from(masked) {
+            parts.extensions.insert(masked);
+        }
+    }
 }
 
 fn unavailable(message: String) -> Refused {

@@ -211,7 +211,7 @@ impl Connection {
     }
 }
 
-fn denied(refusal: Refusal, host: &str) -> Refused {
+pub(super) fn denied(refusal: Refusal, host: &str) -> Refused {
     let status = match refusal.reason {
         Reason::BudgetSpent => StatusCode::TOO_MANY_REQUESTS,
         _ => StatusCode::FORBIDDEN,

@@ -5,6 +5,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
 use crate::origin::{echo, is_cut, says};
+use crate::web::Inspected;
 use crate::world::{LIMIT, World, rules};
 
 #[tokio::test]
@@ -54,6 +55,39 @@ network: {rules: [], budgets: [{requests: 2, per_seconds: 3600}]}
     assert!(is_cut(&mut stream).await);
     let records = world.records(3).await;
     assert!(records.iter().any(|record| record.reason == Reason::BudgetSpent));
+}
+
+#[tokio::test]
+async fn what_is_said_beside_bodies_counts_too() {
+    let inspected = Inspected::new(
+        "
+network:
+  rules:
+    - {name: small, host: good.example, path: /*, verdict: allow, budgets: [{bytes: 6000}]}
+    - {host: also.example, path: /*, verdict: allow}
+",
+    )
+    .await;
+    let long = "x".repeat(8000);
+    let (fields, target) = ([("x-long", long.as_str())], format!("/x?{long}"));
+    for two in [false, true] {
+        let inspected = &inspected;
+        let client = async |name| match two {
+            true => inspected.two(name).await,
+            false => inspected.one(name).await,
+        };
+        let mut other = client("also.example").await;
+        assert_eq!(other.ask("HEAD", "/x", &fields, "").await.status, 200);
+        assert_eq!(other.ask("HEAD", &target, &[], "").await.status, 200);
+        let mut small = client("good.example").await;
+        if !two {
+            assert_eq!(small.ask("HEAD", "/x", &[], "").await.status, 200);
+        }
+        assert_eq!(small.ask("HEAD", "/x", &fields, "").await.status, 429);
+        assert_eq!(small.ask("HEAD", &target, &[], "").await.status, 429);
+    }
+    let sent = inspected.web.seen();
+    assert_eq!(sent.len(), 5, "nothing goes out once it is spent: {sent:?}");
 }
 
 #[tokio::test]

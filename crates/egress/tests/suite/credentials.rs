@@ -55,6 +55,48 @@ async fn a_request_that_fits_gets_it_and_the_reply_does_not_tell() {
 }
 
 #[tokio::test]
+async fn a_request_that_may_be_taken_for_another_gets_nothing() {
+    let inspected =
+        Inspected::new(&document("    inject: bearer\n    path: /api/*\n    method: GET\n")).await;
+    for mut client in [inspected.one("good.example").await, inspected.two("good.example").await] {
+        for (name, value, given) in [
+            ("x-http-method-override", "DELETE", false),
+            ("x-http-method-override", "get", true),
+            ("x-original-url", "/admin", false),
+            ("x-rewrite-url", "https://good.example/api/../admin", false),
+            ("x-original-url", "/api/y", true),
+        ] {
+            let told = client.ask("GET", "/api/x", &[(name, value)], "").await.json();
+            assert_eq!(sent(&told, "authorization").is_some(), given, "{name}: {value}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_stands_beside_the_status_does_not_tell() {
+    let inspected = Inspected::new(&document("    inject: bearer\n")).await;
+    let reply = inspected.one("good.example").await.get("/phrase").await;
+    let masked = format!("no Bearer {}", "*".repeat(SECRET.len()));
+    assert_eq!((reply.status, reply.phrase), (401, Some(masked)));
+    // Twin: words without a secret pass as they are.
+    let guests = [("authorization", "Bearer guest")];
+    let reply = inspected.one("also.example").await.ask("GET", "/phrase", &guests, "").await;
+    assert_eq!(reply.phrase.as_deref(), Some("no Bearer guest"));
+}
+
+#[tokio::test]
+async fn a_reply_that_cannot_be_looked_through_is_not_given() {
+    let inspected = Inspected::new(&document("    inject: bearer\n")).await;
+    let mut client = inspected.one("good.example").await;
+    client.get("/encoded").await.refused(502, "unsupported");
+    client.get("/coded").await.refused(502, "unsupported");
+    // Twins: without a credential a body may be encoded; a transfer coding is for nobody but the neighbour who decodes it.
+    let mut client = inspected.one("also.example").await;
+    assert_eq!(client.get("/encoded").await.status, 200);
+    client.get("/coded").await.refused(502, "unsupported");
+}
+
+#[tokio::test]
 async fn plain_http_gets_it_only_where_the_credential_says_so() {
     let inspected = Inspected::new(&document("    inject: bearer\n")).await;
     let told = inspected.clear().await.get("/x").await.json();

@@ -14,7 +14,7 @@ use rustls::pki_types::pem::PemObject;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::origin::is_cut;
-use crate::web::{Inspected, LARGE, greet_with};
+use crate::web::{Client, Inspected, LARGE, greet_with};
 use crate::world::{Inspection, rules, sandbox};
 
 const RULES: &str = "
@@ -40,13 +40,16 @@ async fn each_request_on_a_connection_is_judged() {
         client.get("/private").await.refused(403, "not-listed");
         assert_eq!(client.ask("POST", "/items", &[], "hello").await.json()["body"], "hello");
         client.ask("DELETE", "/items", &[], "").await.refused(403, "not-listed");
+        let reply = client.ask("HEAD", "/private", &[], "").await;
+        let decision = reply.headers["x-belljar-decision"].to_str().unwrap();
+        assert_eq!((reply.status, decision, reply.body.len()), (403, "deny", 0));
     }
     let seen = inspected.web.seen();
     let once = ["GET /public/a", "POST /items"];
     assert_eq!(seen, [once, once].concat(), "nothing else arrived");
-    let records = inspected.world.records(10).await;
+    let records = inspected.world.records(12).await;
     let requests: Vec<_> = records.iter().filter(|it| it.stage == Stage::Request).collect();
-    assert_eq!(requests.len(), 10);
+    assert_eq!(requests.len(), 12);
     let first = requests.iter().find(|it| it.path.as_deref() == Some("/public/a")).unwrap();
     assert_eq!((first.verdict, first.rule.as_deref()), (Verdict::Allow, Some("read")));
     assert_eq!(first.sni.as_deref(), Some("good.example"));
@@ -90,11 +93,21 @@ network:
     assert_eq!((&told["rule"], &told["message"]), (&"secret".into(), &"not for you".into()));
     let disguised = [("x-http-method-override", "DELETE")];
     client.ask("GET", "/public/a", &disguised, "").await.refused(403, "not-listed");
+    for name in ["x-original-url", "x-rewrite-url"] {
+        let ask = async |client: &mut Client, path| {
+            client.ask("GET", "/public/a", &[(name, path)], "").await
+        };
+        ask(&mut client, "/private").await.refused(403, "not-listed");
+        ask(&mut client, "/public/secret").await.refused(403, "rule-denies");
+        ask(&mut client, "private").await.refused(400, "malformed");
+    }
     assert_eq!(inspected.web.seen(), <[String; 0]>::default());
     // The harmless twins; what is judged is what is sent.
     assert_eq!(client.get("/public/x/../a").await.json()["target"], "/public/a");
     assert_eq!(client.get("/public/@s%2fname").await.json()["target"], "/public/@s%2Fname");
     assert_eq!(client.get("/public/SECRET").await.status, 200, "paths have case");
+    let renamed = [("x-original-url", "/public/b")];
+    assert_eq!(client.ask("GET", "/public/a", &renamed, "").await.status, 200);
 }
 
 #[tokio::test]

@@ -14,6 +14,7 @@ use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::{Frame, Incoming};
+use hyper::ext::ReasonPhrase;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::pki_types::pem::PemObject;
@@ -128,6 +129,30 @@ async fn answer(
             let frames = [Ok(Frame::data(Bytes::from("data"))), Ok(Frame::trailers(trailers))];
             let mut reply = Response::new(StreamBody::new(stream::iter(frames)).boxed());
             reply.headers_mut().insert("trailer", HeaderValue::from_static("x-sum"));
+            reply
+        }
+        // In the words beside the status, as old application servers tell what is wrong.
+        "/phrase" => {
+            let mut reply = Response::new(full(""));
+            *reply.status_mut() = StatusCode::UNAUTHORIZED;
+            if let Some(got) = parts.headers.get("authorization") {
+                let phrase = ReasonPhrase::try_from([b"no ", got.as_bytes()].concat());
+                reply.extensions_mut().insert(phrase.unwrap());
+            }
+            reply
+        }
+        // Says twice how it is encoded.
+        "/encoded" => {
+            let mut reply = Response::new(full("x"));
+            for coding in ["identity", "gzip"] {
+                reply.headers_mut().append("content-encoding", HeaderValue::from_static(coding));
+            }
+            reply
+        }
+        "/coded" => {
+            let mut reply = Response::new(full("x"));
+            let coding = HeaderValue::from_static("gzip, chunked");
+            reply.headers_mut().insert("transfer-encoding", coding);
             reply
         }
         "/redirect" => {
@@ -298,6 +323,8 @@ enum Sender {
 /// A reply, read to its end.
 pub(crate) struct Reply {
     pub(crate) status: u16,
+    /// The words beside the status, where they are not the usual ones.
+    pub(crate) phrase: Option<String>,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
     pub(crate) trailers: Option<HeaderMap>,
@@ -368,7 +395,9 @@ impl Client {
         let (parts, body) = response.unwrap().into_parts();
         let body = body.collect().await.unwrap();
         let trailers = body.trailers().cloned();
+        let phrase = parts.extensions.get::<ReasonPhrase>();
+        let phrase = phrase.map(|phrase| String::from_utf8_lossy(phrase.as_bytes()).into_owned());
         let (status, headers) = (parts.status.as_u16(), parts.headers);
-        Reply { status, headers, body: body.to_bytes(), trailers }
+        Reply { status, phrase, headers, body: body.to_bytes(), trailers }
     }
 }
