@@ -10,7 +10,7 @@ use super::decisions::Lasting;
 use super::live::Live;
 use super::meter::Ledger;
 use super::permit::Permit;
-use super::repeats::{Rate, Repeats};
+use super::repeats::Repeats;
 use super::room::{Place, Room};
 use super::tally::Tally;
 use crate::doors::Draft;
@@ -31,7 +31,6 @@ pub(crate) struct Judge {
     pub(super) names: Names,
     authority: Option<Authority>,
     settings: Arc<Settings>,
-    questions: Rate,
     denied_names: Repeats,
     tally: Tally,
     /// Records that wait to be told whose their connection was.
@@ -66,9 +65,8 @@ impl Judge {
             ledger,
             recorder: parts.recorder,
             secrets: parts.secrets,
-            names: Names::new(parts.resolver),
+            names: Names::new(parts.resolver, parts.settings.questions_per_second),
             authority: parts.authority,
-            questions: Rate::new(parts.settings.questions_per_second),
             // A flow has two: the client's and ours outside.
             room: Room::of_sandbox(parts.room, parts.settings.max_flows.saturating_mul(2)),
             settings: parts.settings,
@@ -105,11 +103,6 @@ impl Judge {
 
     pub(crate) fn settings(&self) -> &Settings {
         &self.settings
-    }
-
-    /// Whether the sandbox may ask for one more name now.
-    pub(crate) fn question_allowed(&self) -> bool {
-        self.questions.take()
     }
 
     /// One record per denied name, however often it is asked for.

@@ -34,6 +34,7 @@ pub(crate) use owner::Searched;
 pub(crate) use permit::{Permit, Refusal};
 pub(crate) use prefixed::Prefixed;
 pub(crate) use question::{Answer, Preview, Question};
+pub(crate) use repeats::Rate;
 pub(crate) use room::{Place, Room};
 
 use std::net::{IpAddr, SocketAddr};

@@ -143,7 +143,7 @@ async fn answer(judge: &Judge, asked: &Asked, transport: Transport, ends: Ends) 
         let denial = denial(transport, name, reason);
         judge.record_denied_name(Record { rule, duration: begin.elapsed(), ..denial });
     };
-    if !judge.question_allowed() {
+    if !judge.names().question_allowed() {
         denied("", Reason::TooMany, None);
         return asked.refuse(ResponseCode::Refused);
     }
@@ -196,7 +196,9 @@ async fn answer(judge: &Judge, asked: &Asked, transport: Transport, ends: Ends) 
                     denied(&name, unresolved.reason(), None);
                     asked.refuse(ResponseCode::NXDomain)
                 }
-                Err(Unresolved::Failed) => asked.refuse(ResponseCode::ServFail),
+                Err(Unresolved::Failed | Unresolved::TooMany) => {
+                    asked.refuse(ResponseCode::ServFail)
+                }
             }
         }
         (RecordType::HTTPS | RecordType::SVCB, _) => asked.refuse(ResponseCode::NoError),

@@ -65,6 +65,11 @@ impl Resolver {
         Self { upstreams: Upstreams::new(upstreams), tls, open: Semaphore::new(MAX_OPEN) }
     }
 
+    #[cfg(test)]
+    pub(super) fn free(&self) -> usize {
+        self.open.available_permits()
+    }
+
     /// The addresses of a name, along its aliases; of one server where one is given.
     pub(crate) async fn resolve(
         &self,

@@ -7,12 +7,16 @@ use std::time::{Duration, Instant};
 
 use hickory_proto::rr::{Name, RecordType};
 use ipnet::IpNet;
+use tokio::sync::Semaphore;
 
 use super::chain::Reply;
 use super::pins::{Pinned, Pins};
 use super::resolver::{ResolveError, Resolver};
+use crate::flow::Rate;
 use crate::{Reason, address};
 
+/// Questions of one sandbox that are open at the upstream servers, so that none keeps them from the others.
+const MAX_OPEN: usize = 64;
 /// Answers that are kept for their time to live.
 const MAX_KEPT: usize = 512;
 /// Names with a server of their own.
@@ -30,6 +34,8 @@ pub(crate) enum Unresolved {
     /// Every address it has is one that may not be reached.
     NotPublic(IpAddr),
     Failed,
+    /// The sandbox asks for too many names.
+    TooMany,
 }
 
 impl Unresolved {
@@ -37,12 +43,16 @@ impl Unresolved {
         match self {
             Self::NotPublic(_) => Reason::AddressNotPublic,
             Self::Missing { .. } | Self::Failed => Reason::ResolveFailed,
+            Self::TooMany => Reason::TooMany,
         }
     }
 }
 
 pub(crate) struct Names {
     resolver: Arc<Resolver>,
+    /// As often as this the sandbox may ask for a name: by a question, or by a connection to it.
+    questions: Rate,
+    open: Semaphore,
     state: Mutex<State>,
 }
 
@@ -55,8 +65,14 @@ struct State {
 }
 
 impl Names {
-    pub(crate) fn new(resolver: Arc<Resolver>) -> Self {
-        Self { resolver, state: Mutex::default() }
+    pub(crate) fn new(resolver: Arc<Resolver>, questions_per_second: u32) -> Self {
+        let (questions, open) = (Rate::new(questions_per_second), Semaphore::new(MAX_OPEN));
+        Self { resolver, questions, open, state: Mutex::default() }
+    }
+
+    /// Whether the sandbox may ask for one more name now.
+    pub(crate) fn question_allowed(&self) -> bool {
+        self.questions.take()
     }
 
     /// Resolves a (normalised, allowed) name and leaves out what may not be reached. Nothing is pinned.
@@ -143,6 +159,10 @@ impl Names {
         };
         let mut last = Unresolved::Failed;
         for kind in kinds {
+            // Who names hosts to a proxy asks no questions, and asks all the same.
+            if self.kept(name, kind).is_none() && !self.question_allowed() {
+                return Err(Unresolved::TooMany);
+            }
             match self.resolve(name, kind, named).await {
                 Ok(reply) => {
                     self.pin(name, &reply);
@@ -169,6 +189,7 @@ impl Names {
     async fn fetch(&self, name: &str, kind: RecordType) -> Result<Reply, ResolveError> {
         let asked = Name::from_ascii(format!("{name}.")).map_err(|_| ResolveError::Unreadable)?;
         let chosen = self.lock().chosen.get(name).copied();
+        let _open = self.open.acquire().await.map_err(|_| ResolveError::NoUpstream)?;
         let mut reply = self.resolver.resolve(&asked, kind, chosen).await?;
         reply.ttl = reply.ttl.min(KEPT_MAX);
         if !reply.addresses.is_empty() && !reply.ttl.is_zero() {

@@ -1,12 +1,14 @@
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use base64::Engine as _;
-use belljar_egress::{Doors, Identity, ProxyKey, Reason, SharedProxy};
+use belljar_egress::{Doors, Identity, NoApprover, ProxyKey, Reason, Settings, SharedProxy};
 use belljar_policy::{SandboxId, TenantId};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::origin::{echo, is_cut, says};
+use crate::upstream::Upstream;
 use crate::world::{World, rules, sandbox};
 
 const LIST: &str = "network_allowlist: [good.example]";
@@ -63,6 +65,34 @@ async fn connect_follows_the_rules() {
         [Reason::NotListed, Reason::NotResolved, Reason::AddressNotPublic, Reason::Malformed]
     );
     assert_eq!(world.upstream.asked().iter().filter(|name| *name != "good.example").count(), 0);
+}
+
+#[tokio::test]
+async fn names_cannot_be_asked_for_by_the_proxy_without_end() {
+    const MANY: usize = 300;
+    let upstream = Upstream::start().await;
+    let settings = Settings {
+        upstreams: vec![belljar_egress::Upstream::Plain(upstream.address)],
+        questions_per_second: 1,
+        ..Settings::default()
+    };
+    let list = rules("network_allowlist: ['*.wild.example']");
+    let world = World::under(settings, upstream, list, Arc::new(NoApprover), Vec::new());
+    let (mut answered, mut refused) = (0, 0);
+    for number in 0..MANY {
+        // Nobody has this name: it would be looked for, and carry what it says away.
+        let (mut stream, head) = connect(&world, &format!("data{number}.wild.example:443")).await;
+        let mut body = String::new();
+        stream.read_to_string(&mut body).await.unwrap();
+        match (head.starts_with("HTTP/1.1 502 "), body.contains("too-many")) {
+            (true, _) => answered += 1,
+            (_, true) => refused += 1,
+            _ => panic!("{head}{body}"),
+        }
+    }
+    // Two at once and one a second: this takes less than minutes.
+    assert!(answered > 0 && refused > 0, "{answered} {refused}");
+    assert!(world.upstream.asked().len() < MANY);
 }
 
 #[tokio::test]

@@ -35,7 +35,7 @@ async fn server(first: &str) -> Server {
             socket.send_to(&reply.to_vec().unwrap(), from).await.unwrap();
         }
     });
-    let names = Names::new(Arc::new(Resolver::new(vec![upstream], None)));
+    let names = Names::new(Arc::new(Resolver::new(vec![upstream], None)), 1000);
     Server { names, address, asked }
 }
 
@@ -87,4 +87,25 @@ async fn an_address_is_fresh_only_for_the_name_it_was_given_for() {
     let wanted = server.pin(Duration::ZERO, "93.184.216.34");
     let found = server.names.locate("b.example", Some(wanted), &[]).await;
     assert_eq!(found, Ok("93.184.216.40".parse().unwrap()));
+}
+
+#[tokio::test]
+async fn one_sandbox_leaves_the_servers_to_others() {
+    // Never answers.
+    let silent = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let upstream = Upstream::Plain(silent.local_addr().unwrap());
+    let resolver = Arc::new(Resolver::new(vec![upstream], None));
+    let free = resolver.free();
+    let greedy = Arc::new(Names::new(Arc::clone(&resolver), 1000));
+    let mut flows = tokio::task::JoinSet::new();
+    for number in 0..200 {
+        let names = Arc::clone(&greedy);
+        let host = format!("n{number}.example");
+        flows.spawn(async move { names.locate(&host, None, &[]).await });
+    }
+    let mut buffer = [0; 1500];
+    for _ in 0..MAX_OPEN {
+        silent.recv_from(&mut buffer).await.unwrap();
+        assert!(resolver.free() >= free - MAX_OPEN, "{} of {free}", resolver.free());
+    }
 }
