@@ -39,8 +39,10 @@ pub(crate) struct Agent {
     /// Where hosts come from: a socket that listens, or one on which they are handed over.
     arrivals: Watched,
     handed: bool,
-    /// The only user whose connections are taken, where the socket is in everyone's reach. Nobody else is ever it.
+    /// Who hosts are, where a program inside could be the same. None ever is.
     pub(crate) host: Option<u32>,
+    /// Only their connections are taken, where the socket is in everyone's reach.
+    ask_who: bool,
     signals: SignalDescriptor,
     pub(crate) connections: Table<u32, Connection>,
     pub(crate) processes: Table<u32, Process>,
@@ -111,6 +113,7 @@ impl Agent {
             arrivals,
             handed: inherited.handed,
             host: inherited.host,
+            ask_who: inherited.ask_who,
             signals,
             connections: Table::default(),
             processes: Table::default(),
@@ -199,8 +202,7 @@ impl Agent {
     }
 
     fn is_host(&self, socket: &OwnedFd) -> bool {
-        let Some(host) = self.host else { return true };
-        peer_user(socket).is_ok_and(|user| user == host)
+        !self.ask_who || peer_user(socket).is_ok_and(|user| Some(user) == self.host)
     }
 
     fn next_arrival(&mut self) -> Option<OwnedFd> {

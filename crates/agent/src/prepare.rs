@@ -18,8 +18,10 @@ pub(crate) struct Inherited {
     /// Where hosts come from, and whether they come connected.
     pub(crate) arrivals: OwnedFd,
     pub(crate) handed: bool,
-    /// Who is a host, where others can reach the socket too.
+    /// Who is a host, where a program inside could be the same.
     pub(crate) host: Option<u32>,
+    /// Whether that is looked at when somebody comes: where others can reach the socket too.
+    pub(crate) ask_who: bool,
     pub(crate) cgroup: Option<OwnedFd>,
     pub(crate) ready: Option<OwnedFd>,
 }
@@ -30,13 +32,15 @@ pub(crate) fn take_descriptors(descriptors: &Descriptors) -> io::Result<Inherite
         Arrivals::Listen(number) => (inherited::take(number)?, false, None),
         Arrivals::Handed(number) => (inherited::take(number)?, true, None),
         Arrivals::Own { host } => (listener(false)?, false, Some(host)),
-        Arrivals::Door => (listener(true)?, false, None),
+        // Whoever may pass through the door, as the agent may until it becomes another.
+        Arrivals::Door => (listener(true)?, false, Some(rustix::process::geteuid().as_raw())),
     };
+    let ask_who = matches!(descriptors.arrivals, Arrivals::Own { .. });
     let cgroup = descriptors.cgroup.map(inherited::take).transpose()?;
     let ready = descriptors.ready.map(inherited::take).transpose()?;
     inherited::close_on_exec_from(3)?;
     rustix::io::ioctl_fionbio(&arrivals, true)?;
-    Ok(Inherited { arrivals, handed, host, cgroup, ready })
+    Ok(Inherited { arrivals, handed, host, ask_who, cgroup, ready })
 }
 
 /// A socket of the agent's own, which nobody can remove or take the place of while the agent lives: its name belongs to the

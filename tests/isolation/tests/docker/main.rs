@@ -3,11 +3,15 @@
 
 #![forbid(unsafe_code)]
 
+#[path = "../common/mod.rs"]
+mod common;
 mod podman;
 mod programs;
 mod registry;
 mod runtimes;
 mod unstarted;
+#[path = "../common/walls.rs"]
+mod walls;
 
 use std::io;
 use std::net::{Shutdown, TcpListener, TcpStream};

@@ -3,8 +3,10 @@
 use std::fs;
 use std::path::PathBuf;
 
-use belljar_testkit::{Sandbox, run_in_engine, skip};
+use belljar_testkit::{Installation, Sandbox, run_in_engine, skip};
 use serde_json::{Value, json};
+
+use super::walls::{OF_GVISOR, hold};
 
 /// gVisor as the tests have it. It gets no network of the engine's, and leaves limits to it.
 fn gvisor() -> Option<PathBuf> {
@@ -12,20 +14,50 @@ fn gvisor() -> Option<PathBuf> {
     Some(PathBuf::from(directory).join("runsc")).filter(|path| path.exists())
 }
 
-#[test]
-fn a_stronger_runtime_of_the_engine_is_taken() {
-    let test = "docker::a_stronger_runtime_of_the_engine_is_taken";
+/// Runs a test in an engine that has gVisor, where that works.
+fn run_with_gvisor(test: &'static str, body: fn(&Installation)) {
     let Some(path) = gvisor() else { return skip(test, "gVisor is not installed") };
     let arguments = ["--platform=systrap", "--network=none", "--ignore-cgroups"];
     let configuration = json!({"runtimes": {"runsc": {"path": path, "runtimeArgs": arguments}}});
-    run_in_engine(test, &configuration, |belljar| {
-        let probes = belljar.run(["probe", "--backend", "docker", "--json"]).json();
-        let gvisor = probes.as_array().into_iter().flatten().find(|one| one["runtime"] == "runsc");
-        let gvisor = gvisor.unwrap_or(&Value::Null);
-        assert_eq!(gvisor["class"], "kernel", "{probes}");
-        if gvisor["works"] != true {
-            let reason = gvisor["detail"].as_str().unwrap_or_default();
-            return skip("docker::a_stronger_runtime_of_the_engine_is_taken", reason);
+    run_in_engine(test, &configuration, body);
+}
+
+/// Why the engine's gVisor cannot be used here.
+fn gvisor_fails(belljar: &Installation) -> Option<String> {
+    let probes = belljar.run(["probe", "--backend", "docker", "--json"]).json();
+    let gvisor = probes.as_array().into_iter().flatten().find(|one| one["runtime"] == "runsc");
+    let gvisor = gvisor.unwrap_or(&Value::Null);
+    assert_eq!(gvisor["class"], "kernel", "{probes}");
+    let reason = gvisor["detail"].as_str().unwrap_or_default().to_owned();
+    (gvisor["works"] != true).then_some(reason)
+}
+
+#[test]
+fn gvisor_of_an_engine_holds_against_the_probes() {
+    run_with_gvisor("docker::gvisor_of_an_engine_holds_against_the_probes", |belljar| {
+        if let Some(reason) = gvisor_fails(belljar) {
+            return skip("docker::gvisor_of_an_engine_holds_against_the_probes", &reason);
+        }
+        let sandbox = belljar.create(&["--runtime", "runsc"]);
+        // By this user the agent's door is passed; as any other a command runs, and the door is closed.
+        let root = sandbox.exec_with(&["--user", "root"], ["true"]).expect_code(125);
+        assert!(root.stderr.contains("kept for hosts"), "{root}");
+        let door = ["ls", "/run/belljar/host"];
+        for user in ["user", "1001"] {
+            sandbox.exec_with(&["--user", user], ["true"]).expect_success();
+            assert_ne!(sandbox.exec_with(&["--user", user], door).code(), 0, "{user}");
+        }
+        let nodes = ("no wall: mknod(", "nodes in its own memory; opening them is refused");
+        let known: Vec<_> = OF_GVISOR.iter().copied().chain([nodes]).collect();
+        hold(belljar, &sandbox, &known);
+    });
+}
+
+#[test]
+fn a_stronger_runtime_of_the_engine_is_taken() {
+    run_with_gvisor("docker::a_stronger_runtime_of_the_engine_is_taken", |belljar| {
+        if let Some(reason) = gvisor_fails(belljar) {
+            return skip("docker::a_stronger_runtime_of_the_engine_is_taken", &reason);
         }
         let floored = belljar.create(&["--isolation", "kernel"]);
         expect_wall(&floored, "kernel", "runsc");
