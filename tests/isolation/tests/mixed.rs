@@ -20,10 +20,19 @@ fn all_walls_work_beside_each_other() {
     run_in(mode, "mixed::all_walls_work_beside_each_other", Turn::shared, mixed_load);
 }
 
+/// A server has one engine.
+#[test]
+fn all_walls_work_beside_podman() {
+    run_in(Mode::Podman, "mixed::all_walls_work_beside_podman", Turn::shared, mixed_load);
+}
+
 fn mixed_load(belljar: &Installation) {
     belljar.find_runtimes();
     let walls = walls(belljar);
-    assert!(!walls.is_empty(), "no wall works here");
+    for needed in ["native", "docker"] {
+        let is_there = walls.iter().any(|wall| wall.iter().any(|word| word == needed));
+        assert!(is_there || needed == "docker" && !belljar.mode().is_engine(), "only {walls:?}");
+    }
     // One of each lives through it all.
     let mut lasting = Vec::new();
     for (index, wall) in walls.iter().enumerate() {

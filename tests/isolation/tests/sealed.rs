@@ -17,8 +17,8 @@ matrix! {
     everywhere only_the_writable_places_are_writable,
     walls secrets_of_the_host_are_absent,
     walls the_host_cannot_be_reached_over_loopback,
-    a_sandbox_sees_nothing_of_its_neighbour,
-    the_agent_is_nobody_on_the_host,
+    walls a_sandbox_sees_nothing_of_its_neighbour,
+    everywhere the_agent_is_nobody_on_the_host,
     ranges_of_neighbours_are_disjoint,
     the_state_directory_is_private,
     a_command_keeps_the_hosts_environment_out,
@@ -88,6 +88,9 @@ fn a_sandbox_sees_nothing_of_its_neighbour(belljar: &Installation) {
     assert!(common::number(&census, "processes") <= 3, "{census}");
     one.destroy().expect_success();
     let _ = held.finish();
+    if belljar.mode().runtime().is_some() {
+        return; // the process that the host knows is the runtime's, outside
+    }
     for name in ["mnt", "pid", "net", "ipc", "uts", "user"] {
         if name == "user" && belljar.mode().is_engine() {
             continue; // an engine gives its containers the host's users unless it is set up otherwise
