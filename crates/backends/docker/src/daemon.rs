@@ -104,9 +104,11 @@ impl Facts {
         };
         let mut runtimes: Vec<String> = info.runtimes.unwrap_or_default().into_keys().collect();
         runtimes.sort();
-        let usual_runtime = info.default_runtime.filter(|name| !name.is_empty());
+        let mut usual_runtime = info.default_runtime.filter(|name| !name.is_empty());
         if podman {
             // It lists those that it has heard of, and passes over which of them a container is to have.
+            let name = usual_runtime.as_deref().and_then(|path| path.rsplit('/').next());
+            usual_runtime = name.map(str::to_owned);
             runtimes = usual_runtime.iter().cloned().collect();
         }
         Self {
@@ -200,6 +202,8 @@ mod tests {
         };
         let facts = |podman| Facts::new(String::new(), true, podman, info.clone());
         assert_eq!((facts(true).runtimes.len(), facts(true).runtime("runsc")), (1, None));
+        let path = SystemInfo { default_runtime: Some("/bin/crun".to_owned()), ..info.clone() };
+        assert_eq!(Facts::new(String::new(), true, true, path).runtime("crun"), Some("crun"));
         assert_eq!(
             (facts(false).runtimes.len(), facts(false).runtime("runsc")),
             (4, Some("runsc"))

@@ -17,7 +17,7 @@ use crate::failure::refused;
 use crate::root::unreadable;
 
 /// Runtimes that engines may have, the strongest first.
-const RUNTIMES: [&str; 3] = ["kata", "runsc", "runc"];
+const RUNTIMES: [&str; 4] = ["kata", "runsc", "runc", "crun"];
 /// A tiny sandbox that takes longer is not chosen unasked.
 const FAST_MILLISECONDS: f64 = 3_000.0;
 /// How long a probe may take before the answer is "does not work".
