@@ -35,7 +35,7 @@ impl Cgroup {
                 directory.is_dir().then_some(directory)
             };
             if controllers.is_empty() {
-                unified = below("");
+                unified = below("").map(with_limits);
             }
             for controller in controllers.split(',') {
                 match controller {
@@ -74,6 +74,14 @@ impl Cgroup {
             pids: u32::try_from(pids).ok(),
             ..Counters::default()
         })
+    }
+}
+
+/// Podman's `crun` puts processes into a group of this name, below the one that has the limits and counts what meets them.
+fn with_limits(group: PathBuf) -> PathBuf {
+    match group.parent() {
+        Some(parent) if group.ends_with("container") => parent.to_owned(),
+        _ => group,
     }
 }
 
@@ -119,5 +127,9 @@ mod tests {
         assert_eq!((counters.pids, counters.pids_refused), (Some(3), 2));
         assert_eq!(counters.cpu_us, Some(7));
         assert_eq!(Cgroup::parse("0::/gone\n", mount.path()).read(), None);
+        fs::create_dir_all(mount.path().join("docker/x/container")).unwrap();
+        let below = Cgroup::parse("0::/docker/x/container\n", mount.path());
+        assert_eq!(below.pids, Some(mount.path().join("docker/x")));
+        assert_eq!(below.read().unwrap().pids_refused, 2);
     }
 }

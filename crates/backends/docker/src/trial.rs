@@ -140,7 +140,8 @@ impl Docker {
                 let place = if facts.near { "on this host" } else { "elsewhere" };
                 probe.works = true;
                 probe.fast = milliseconds < FAST_MILLISECONDS;
-                probe.reason = format!("engine {} {place}, {}", facts.version, facts.address);
+                let kind = if facts.podman { "Podman" } else { "engine" };
+                probe.reason = format!("{kind} {} {place}, {}", facts.version, facts.address);
                 probe.start_ms = Some(milliseconds);
                 probe.enforcement = enforcement;
             }
