@@ -20,7 +20,8 @@ pub struct Dockerd {
     directory: tempfile::TempDir,
     process: Mutex<Child>,
     cgroup: String,
-    podman: bool,
+    /// Only Podman has one.
+    share: Option<podman::Share>,
 }
 
 impl Dockerd {
@@ -54,7 +55,7 @@ impl Dockerd {
         fs::write(at("daemon.json"), configuration.to_string())
             .map_err(|error| error.to_string())?;
         let process = Mutex::new(spawn(directory.path(), &cgroup)?);
-        let daemon = Self { directory, process, cgroup, podman: false };
+        let daemon = Self { directory, process, cgroup, share: None };
         daemon.await_socket()?;
         Ok(daemon)
     }
@@ -66,9 +67,10 @@ impl Dockerd {
     pub fn start_podman() -> Result<Self, String> {
         let directory =
             tempfile::Builder::new().prefix("bjp").tempdir().map_err(|error| error.to_string())?;
+        let share = Some(podman::Share::take().map_err(|error| error.to_string())?);
         let process = Mutex::new(podman::spawn(directory.path())?);
         let cgroup = podman::CGROUP.to_owned();
-        let daemon = Self { directory, process, cgroup, podman: true };
+        let daemon = Self { directory, process, cgroup, share };
         daemon.await_socket()?;
         Ok(daemon)
     }
@@ -80,9 +82,9 @@ impl Dockerd {
     pub fn restart(&self, between: impl FnOnce(&Path)) -> Result<(), String> {
         self.stop();
         between(&self.directory.path().join("data"));
-        *self.process() = match self.podman {
-            true => podman::spawn(self.directory.path())?,
-            false => spawn(self.directory.path(), &self.cgroup)?,
+        *self.process() = match self.share {
+            Some(_) => podman::spawn(self.directory.path())?,
+            None => spawn(self.directory.path(), &self.cgroup)?,
         };
         self.await_socket()
     }
@@ -241,10 +243,13 @@ pub fn write_busybox(root: &Path) -> io::Result<()> {
 
 impl Drop for Dockerd {
     fn drop(&mut self) {
-        if self.podman {
+        if self.share.is_some() {
             podman::remove_all(self.directory.path());
         }
         self.stop();
+        if self.share.as_ref().is_some_and(|share| !share.is_last()) {
+            return;
+        }
         for hierarchy in fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten() {
             remove_groups(&hierarchy.path().join(&self.cgroup));
         }
