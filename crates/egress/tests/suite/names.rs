@@ -138,7 +138,14 @@ async fn many_addresses_are_cut_over_udp() {
 
 #[tokio::test]
 async fn questions_are_limited_per_sandbox() {
-    let world = World::new(LIST).await;
+    let upstream = Upstream::start().await;
+    let settings = Settings {
+        upstreams: vec![belljar_egress::Upstream::Plain(upstream.address)],
+        // However slow this machine is, it asks faster.
+        questions_per_second: 1,
+        ..Settings::default()
+    };
+    let world = World::under(settings, upstream, rules(LIST), Arc::new(NoApprover), Vec::new());
     world.upstream.set("good.example", &["127.0.0.2"]);
     let mut refused = 0;
     for n in 0..400 {
@@ -147,7 +154,9 @@ async fn questions_are_limited_per_sandbox() {
     }
     assert!(refused > 50, "{refused}");
     let records = world.records(1).await;
-    assert_eq!(records.iter().filter(|record| record.reason == Reason::TooMany).count(), 1);
+    // One for all that are refused within some seconds.
+    let told = records.iter().filter(|record| record.reason == Reason::TooMany).count();
+    assert!((1..20).contains(&told), "{told} for {refused}");
 }
 
 #[tokio::test]
