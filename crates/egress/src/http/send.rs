@@ -67,6 +67,8 @@ pub(super) async fn send(
     let response = sent.map_err(|reason| {
         let status = match reason {
             Reason::AddressNotPublic => StatusCode::FORBIDDEN,
+            Reason::Malformed => return Refused::malformed("the body cannot be read"),
+            Reason::BudgetSpent | Reason::Revoked => return denied(reason.into(), &head.host),
             _ => StatusCode::BAD_GATEWAY,
         };
         Refused::new(status, reason, sentence(reason, &head.host))

@@ -4,6 +4,7 @@
 //! ever travel where another sandbox, or another verified name, led.
 
 use std::collections::HashMap;
+use std::error::Error as _;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
 
-use super::body::Body;
+use super::body::{Body, Cut};
 use super::service::Connection;
 use crate::Reason;
 
@@ -96,10 +97,10 @@ impl Upstreams {
                     request = unsent;
                 }
                 Err((error, _)) => {
-                    if let Some(error) = error {
+                    if let Some(error) = &error {
                         tracing::debug!(host = place.0, %error, "a request failed");
                     }
-                    return Err(Reason::ConnectFailed);
+                    return Err(error.as_ref().map_or(Reason::ConnectFailed, blame));
                 }
             }
         }
@@ -134,6 +135,18 @@ impl Upstreams {
 
     fn two(&self) -> MutexGuard<'_, HashMap<Place, http2::SendRequest<Body>>> {
         self.two.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whose fault it is that a request failed: of its own body, or of the other side.
+fn blame(error: &hyper::Error) -> Reason {
+    if !error.is_user() {
+        return Reason::ConnectFailed;
+    }
+    match error.source().and_then(|cause| cause.downcast_ref::<Cut>()) {
+        Some(Cut::Spent) => Reason::BudgetSpent,
+        Some(Cut::Revoked) => Reason::Revoked,
+        Some(Cut::TooLarge) | None => Reason::Malformed,
     }
 }
 

@@ -57,6 +57,10 @@ impl Watch {
         while !bytes.is_empty() {
             match self.state {
                 State::Off => return ambiguous,
+                // No head begins like this, but frames of a WebSocket do.
+                State::Head if self.held.is_empty() && !begins_head(bytes[0]) => {
+                    self.state = State::Off;
+                }
                 State::Bytes { left, chunked } => {
                     let taken = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
                     bytes = &bytes[taken..];
@@ -84,19 +88,19 @@ impl Watch {
 
     /// A line is complete; in a head, it is kept until the head is.
     fn line(&mut self) -> bool {
-        let held = String::from_utf8_lossy(&self.held).into_owned();
-        let empty = |line: &str| line.trim_end_matches(['\r', '\n']).is_empty();
+        let empty = |line: &[u8]| line.iter().all(|byte| matches!(byte, b'\r' | b'\n'));
         match self.state {
-            State::Head if empty(&held) => self.held.clear(),
+            State::Head if empty(&self.held) => self.held.clear(),
             State::Head => {
-                if held.ends_with("\n\n") || held.ends_with("\n\r\n") {
-                    self.held.clear();
-                    return self.head(&held);
+                if self.held.ends_with(b"\n\n") || self.held.ends_with(b"\n\r\n") {
+                    let head = std::mem::take(&mut self.held);
+                    return self.head(&String::from_utf8_lossy(&head));
                 }
             }
             State::ChunkSize => {
-                self.held.clear();
-                let size = held.split([';', '\r', '\n']).next().unwrap_or_default().trim();
+                let line = std::mem::take(&mut self.held);
+                let line = String::from_utf8_lossy(&line);
+                let size = line.split([';', '\r', '\n']).next().unwrap_or_default().trim();
                 self.state = match u64::from_str_radix(size, 16) {
                     Ok(0) => State::Trailers,
                     Ok(size) => State::Bytes { left: size.saturating_add(2), chunked: true },
@@ -104,8 +108,7 @@ impl Watch {
                 };
             }
             State::Trailers => {
-                self.held.clear();
-                if empty(&held) {
+                if empty(&std::mem::take(&mut self.held)) {
                     self.state = State::Head;
                 }
             }
@@ -121,9 +124,8 @@ impl Watch {
             found.map(|(_, value)| value.trim().to_owned()).collect::<Vec<_>>()
         };
         let (lengths, codings) = (values("content-length"), values("transfer-encoding"));
-        self.state = if !values("upgrade").is_empty() {
-            State::Off
-        } else if !codings.is_empty() {
+        // One that asks for another protocol may be refused it, and be followed by the next.
+        self.state = if !codings.is_empty() {
             State::ChunkSize
         } else {
             match lengths.first().map(|length| length.parse::<u64>()) {
@@ -134,6 +136,10 @@ impl Watch {
         };
         !lengths.is_empty() && !codings.is_empty()
     }
+}
+
+fn begins_head(byte: u8) -> bool {
+    byte.is_ascii_graphic() || matches!(byte, b'\r' | b'\n')
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
@@ -221,9 +227,8 @@ mod tests {
             ),
             false,
         );
-        check(
-            &format!("GET / HTTP/1.1\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n{BOTH}"),
-            false,
-        );
+        let upgrade = "GET / HTTP/1.1\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n";
+        check(&format!("{upgrade}\u{1}{BOTH}"), false);
+        check(&format!("{upgrade}{BOTH}"), true);
     }
 }

@@ -91,6 +91,23 @@ network:
 }
 
 #[tokio::test]
+async fn a_body_that_is_too_much_is_told_so() {
+    let inspected = Inspected::new(
+        "
+network:
+  rules:
+    - {name: small, host: good.example, path: /*, verdict: allow, budgets: [{bytes: 6000}]}
+",
+    )
+    .await;
+    let mut client = inspected.one("good.example").await;
+    assert_eq!(client.ask("POST", "/x", &[], vec![1; 1000]).await.status, 200);
+    client.ask("POST", "/x", &[], vec![1; 100_000]).await.refused(429, "budget-spent");
+    let records = inspected.world.records(2).await;
+    assert!(records.iter().any(|record| record.reason == Reason::BudgetSpent), "{records:?}");
+}
+
+#[tokio::test]
 async fn bandwidth_is_kept_also_by_bulk() {
     const RATE: u64 = 4 << 20;
     const SIZE: usize = 2 << 20;

@@ -165,6 +165,26 @@ async fn ambiguous_messages_are_refused() {
 }
 
 #[tokio::test]
+async fn a_body_that_cannot_be_read_is_the_clients_own_fault() {
+    let inspected = Inspected::new(RULES).await;
+    let host = format!("good.example:{}", inspected.web.address.port());
+    for (body, status) in [
+        ("3;x=\"\r\ny\"\r\nabc\r\n0\r\n\r\n", "400"),
+        ("3\nabc\n0\n\n", "400"),
+        ("x\r\n", "400"),
+        ("3;x=y\r\nabc\r\n0\r\n\r\n", "200"),
+    ] {
+        let mut stream = inspected.greet("good.example", &[b"http/1.1"]).await.unwrap();
+        let head = "POST /items HTTP/1.1\r\nhost: HOST\r\ntransfer-encoding: chunked\r\n\r\n";
+        let text = head.replace("HOST", &host) + body;
+        stream.write_all(text.as_bytes()).await.unwrap();
+        let mut reply = [0; 12];
+        stream.read_exact(&mut reply).await.unwrap();
+        assert_eq!(&reply[9..], status.as_bytes(), "{body:?}");
+    }
+}
+
+#[tokio::test]
 async fn what_is_not_http_goes_nowhere() {
     let inspected = Inspected::new(RULES).await;
     let mut stream = inspected.world.reach("plain.example", inspected.plain.address.port()).await;
