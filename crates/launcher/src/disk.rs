@@ -12,8 +12,9 @@ use std::os::unix::fs::{FileExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use belljar_sys::{loopdev, mount};
+use belljar_sys::{directory, loopdev, mount};
 use rustix::fs::{Mode, OFlags, SeekFrom};
+use rustix::io::Errno;
 
 use crate::failure::{Result, Stage};
 use crate::ids::AGENT;
@@ -50,6 +51,10 @@ fn make_filesystem_program() -> Option<PathBuf> {
         .find(|path| path.exists())
 }
 
+/// Disks are made in turn in this many directories, which a file system that is asked to keeps apart: one that looks for
+/// an unused inode then has fewer in its way that were given up just now.
+const LANES: u32 = 32;
+
 /// What distinguishes one empty disk from another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Shape {
@@ -73,6 +78,7 @@ type Blocks = Vec<(u64, Vec<u8>)>;
 #[derive(Default)]
 pub(crate) struct Disks {
     empty: HashMap<Shape, Blocks>,
+    made: u32,
 }
 
 impl Disks {
@@ -84,8 +90,10 @@ impl Disks {
         user_namespace: &OwnedFd,
     ) -> Result<OwnedFd> {
         let directory = state.join("disks");
+        self.made = self.made.wrapping_add(1);
+        let lane = std::process::id().wrapping_add(self.made) % LANES;
         let blocks = self.empty(&directory, shape)?;
-        let file = nameless_file(&directory).stage("disk-create")?;
+        let file = nameless_file(&directory, lane).stage("disk-create")?;
         file.set_len(shape.bytes).stage("disk-create")?;
         // First the device, then its content: the kernel waits for the medium to have what is in the file by then. What is
         // written to the device stays in memory, and a sandbox that ends soon never costs the medium anything.
@@ -111,9 +119,19 @@ impl Disks {
     }
 }
 
-fn nameless_file(directory: &Path) -> io::Result<File> {
+fn nameless_file(directory: &Path, lane: u32) -> io::Result<File> {
     let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
-    match rustix::fs::open(directory, flags, Mode::from_raw_mode(0o600)) {
+    let lane = directory.join(format!("lane-{lane}"));
+    let open = || rustix::fs::open(&lane, flags, Mode::from_raw_mode(0o600));
+    let opened = open().or_else(|errno| match errno {
+        Errno::NOENT => {
+            directory::scatter(directory);
+            let _ = rustix::fs::mkdir(&lane, Mode::from_raw_mode(0o700));
+            open()
+        }
+        errno => Err(errno),
+    });
+    match opened {
         Ok(file) => Ok(File::from(file)),
         // Not every file system can: give it a name for a moment.
         Err(_) => {

@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 
 use belljar_sys::cgroup::Limits;
 use belljar_sys::process::{self, Forked, ProcessIdentity};
@@ -147,6 +148,7 @@ impl Launcher {
             let _ = self.remove_group(&cell);
         }
         self.cgroups.remove_parent(&self.place.group);
+        self.place.remove_owners(&which);
         let mut ranges = self.place.ranges();
         ranges.retain(|(_, owner)| which(owner));
         if ranges.is_empty() {
@@ -181,9 +183,13 @@ impl Launcher {
     /// The helper's life: until the launcher is gone or a start has failed, which is no state to go on from.
     fn help(&mut self, socket: &OwnedFd, cells: &str) {
         let mut buffer = vec![0; message::MAX_MESSAGE];
+        let owner = self.place.owner(cells);
         for number in 1u64.. {
             self.yield_to_others(true);
-            let prepared = self.prepare_cell(&format!("{cells}{number}"));
+            let prepared = match &owner {
+                Ok(owner) => self.prepare_cell(&format!("{cells}{number}"), owner),
+                Err(failure) => Err(failure.clone()),
+            };
             let Ok((length @ 1.., descriptors)) = message::receive(socket, &mut buffer) else {
                 return;
             };
@@ -217,7 +223,7 @@ impl Launcher {
         }
     }
 
-    fn prepare_cell(&mut self, name: &str) -> Result<Cell> {
+    fn prepare_cell(&mut self, name: &str, owner: &Path) -> Result<Cell> {
         let group = self.cgroups.group(&self.place.group, name);
         group.create_version_1().stage("cgroup")?;
         group.enter_version_1().stage("cgroup-enter")?;
@@ -232,7 +238,7 @@ impl Launcher {
             if self.helpers.doors {
                 cell.doors = Some(doors_here()?);
             }
-            let range = ids::take(self.place.ids.as_fd(), name).stage("id-range")?;
+            let range = ids::take(self.place.ids.as_fd(), owner, name).stage("id-range")?;
             let mapping = Mapping { inside: 0, outside: ids::outside(range, 0), count: RANGE };
             let users = user_namespace::create(&[mapping], &[mapping]).stage("user-namespace")?;
             if let Some(shape) = self.helpers.shape {

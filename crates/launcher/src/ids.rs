@@ -1,11 +1,13 @@
 //! Ranges of user ids, one per sandbox.
 //!
-//! A range is taken by making a link named after it, which the kernel does for exactly one of several askers.
+//! A range is taken by making a link named after it, which the kernel does for exactly one of several askers. It is a
+//! link to a file that names the owner.
 
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::path::Path;
 
-use rustix::fs::{AtFlags, symlinkat, unlinkat};
+use rustix::fs::{AtFlags, CWD, linkat, unlinkat};
 use rustix::io::Errno;
 
 /// Ids per range: what images and distributions expect to exist.
@@ -24,14 +26,14 @@ pub(crate) fn outside(range: u32, inside: u32) -> u32 {
     FIRST + range * RANGE + inside
 }
 
-/// Takes a free range for `owner`. The choice starts at a place that depends on the name, so that installations which know
-/// nothing of each other rarely meet.
-pub(crate) fn take(directory: BorrowedFd<'_>, owner: &str) -> io::Result<u32> {
+/// Takes a free range for `owner`, whose file is given. The choice starts at a place that depends on the name of what it
+/// is for, so that installations which know nothing of each other rarely meet.
+pub(crate) fn take(directory: BorrowedFd<'_>, owner: &Path, purpose: &str) -> io::Result<u32> {
     let start =
-        owner.bytes().fold(0u32, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte.into()));
+        purpose.bytes().fold(0u32, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte.into()));
     for step in 0..COUNT {
         let range = start.wrapping_add(step) % COUNT;
-        match symlinkat(owner, directory, range.to_string()) {
+        match linkat(CWD, owner, directory, range.to_string(), AtFlags::empty()) {
             Ok(()) => return Ok(range),
             Err(Errno::EXIST) => {}
             Err(errno) => return Err(errno.into()),

@@ -7,6 +7,7 @@
 pub mod cgroup;
 pub mod child;
 pub mod datagram;
+pub mod directory;
 pub mod fault;
 pub mod fork;
 mod guest;

@@ -8,7 +8,7 @@ use std::path::Path;
 use super::Scope;
 
 /// Directories of the state directory that hold things of living sandboxes only.
-const OF_SANDBOXES: [&str; 4] = ["sandboxes", "ids", "staging", "trash"];
+const OF_SANDBOXES: [&str; 5] = ["sandboxes", "ids", "owners", "staging", "trash"];
 
 pub(super) fn list(scope: &Scope) -> Vec<String> {
     match scope {
