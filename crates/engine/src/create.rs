@@ -15,7 +15,7 @@ use crate::fault::point;
 use crate::live::{self, Live};
 use crate::network::authority;
 use crate::plan::{Plan, network_enforcement};
-use crate::store::{Claimed, End, EnforcementRecord, KeyClaim, SandboxRecord, State, Step};
+use crate::store::{Claimed, End, EnforcementRecord, KeyClaim, SandboxRecord, State};
 use crate::time::{duration_ms, now_ms};
 use crate::transition::{Work, end, release};
 use crate::{Asker, CreateRequest, Error, Result, policy, volume};
@@ -128,10 +128,6 @@ async fn build(
     let rules = running.enforcement.iter().chain(&volume);
     details.enforcement = rules.map(EnforcementRecord::from).collect();
     details.class = class.as_str().to_owned();
-    // Of one that nobody else may use yet, this is told together with its being ready.
-    if life != Life::Ephemeral {
-        inner.store.describe(&id, Step::Configuring, details).await?;
-    }
     point("create.configuring");
     let identity = Identity {
         user: request.user,
@@ -154,8 +150,7 @@ async fn build(
     }
     point("create.configuring.done");
 
-    let untold = (life == Life::Ephemeral).then_some(&*details);
-    inner.store.ready(&id, untold).await?;
+    inner.store.ready(&id, details).await?;
     point("create.ready");
     Ok(Live::started(id, record.tenant.clone(), backend, connection))
 }

@@ -100,10 +100,10 @@ impl Connection {
             configures: configure.is_some(),
         });
         let hello = Hello { oldest_version: OLDEST_VERSION, newest_version: VERSION };
-        shared.post(Frame { stream: 0, body: Some(Body::Hello(hello)) })?;
-        if let Some(configure) = configure {
-            shared.post(Frame { stream: 0, body: Some(Body::Configure(configure)) })?;
-        }
+        let greeting = [Some(Body::Hello(hello)), configure.map(Body::Configure)];
+        let greeting = greeting.into_iter().flatten();
+        let frames: Vec<_> = greeting.map(|body| Frame { stream: 0, body: Some(body) }).collect();
+        shared.post(&frames)?;
         let reader = tokio::spawn({
             let shared = Arc::clone(&shared);
             async move {
@@ -182,7 +182,7 @@ impl Connection {
     }
 
     pub(super) fn post(&self, frame: Frame) -> Result<(), AgentError> {
-        self.shared.post(frame)
+        self.shared.post(&[frame])
     }
 
     /// Asks to be given the calls of tools from inside.
@@ -231,8 +231,8 @@ impl Drop for Connection {
 }
 
 impl Shared {
-    fn post(&self, frame: Frame) -> Result<(), AgentError> {
-        self.outgoing.post(&self.socket, &frame).map_err(|error| match error.kind() {
+    fn post(&self, frames: &[Frame]) -> Result<(), AgentError> {
+        self.outgoing.post(&self.socket, frames).map_err(|error| match error.kind() {
             std::io::ErrorKind::InvalidInput => AgentError::TooLarge,
             std::io::ErrorKind::TimedOut => AgentError::breach("it does not read"),
             _ => AgentError::Gone,
@@ -332,7 +332,7 @@ impl Shared {
         // One that does not answer, because it is paused for example, is neither in use nor to be pressed.
         let attended = self.streams().open.values().any(|open| open.attends);
         if attended && self.heard.swap(false, Ordering::Relaxed) {
-            self.post(Frame { stream: 0, body: Some(Body::Ping(v1::Ping {})) })?;
+            self.post(&[Frame { stream: 0, body: Some(Body::Ping(v1::Ping {})) }])?;
             (self.reporter)(Report::Alive);
         }
         Ok(())

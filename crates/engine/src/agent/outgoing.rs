@@ -25,15 +25,17 @@ pub(super) struct Outgoing {
 }
 
 impl Outgoing {
-    /// Sends a frame, or buffers what the socket does not take. Never waits.
-    pub(super) fn post(&self, socket: &UnixStream, frame: &Frame) -> io::Result<()> {
+    /// Sends frames, together, or buffers what the socket does not take. Never waits.
+    pub(super) fn post(&self, socket: &UnixStream, frames: &[Frame]) -> io::Result<()> {
         let mut buffer = self.lock();
         if buffer.len() > MAX_BYTES {
             return Err(io::Error::new(io::ErrorKind::TimedOut, "the agent does not read"));
         }
         let was_empty = buffer.is_empty();
-        belljar_protocol::encode(frame, &mut buffer)
-            .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        for frame in frames {
+            belljar_protocol::encode(frame, &mut buffer)
+                .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        }
         if was_empty {
             flush(socket, &mut buffer)?;
         }

@@ -30,9 +30,8 @@ pub(crate) trait SandboxStore: Send + Sync {
     /// Notes what is known about a sandbox by now.
     async fn redescribe(&self, id: &SandboxId, details: &Details) -> Result<()>;
 
-    /// Notes that the sandbox is ready, and what is known about it where that was not noted before; whoever worked on
-    /// it no longer does.
-    async fn ready(&self, id: &SandboxId, details: Option<&Details>) -> Result<()>;
+    /// Notes that the sandbox is ready, and what is known about it by now; whoever worked on it no longer does.
+    async fn ready(&self, id: &SandboxId, details: &Details) -> Result<()>;
 
     /// Puts `worker` in the place of `seen` as the engine at work on the sandbox, notes the steps that it will take, and
     /// moves the sandbox to `state`. False, and nothing changed, if somebody was faster.
@@ -136,8 +135,10 @@ impl SandboxStore for SqliteStore {
                 ])?;
             // Afterwards, so that a name that is taken is told first.
             tenants::check_sandbox(change, &record.tenant)?;
-            note(change, &record.id, Step::Reserved)?;
-            note(change, &record.id, Step::Starting)?;
+            // All that creating does, before any of it is done.
+            for step in [Step::Reserved, Step::Starting, Step::Configuring] {
+                note(change, &record.id, step)?;
+            }
             let detail = [("backend", &*record.backend), ("template", &*record.details.template)];
             tell(change, &record.id, EventKind::SandboxCreated, &detail)?;
             Ok(claimed)
@@ -180,13 +181,13 @@ impl SandboxStore for SqliteStore {
         .map_err(failed)
     }
 
-    async fn ready(&self, id: &SandboxId, details: Option<&Details>) -> Result<()> {
-        let details = details.map(to_json).transpose()?;
+    async fn ready(&self, id: &SandboxId, details: &Details) -> Result<()> {
+        let details = to_json(details)?;
         self.write(|change| {
             change
                 .prepare_cached(
                     "UPDATE sandboxes SET state = 'ready', used_at = ?2, worker = NULL,
-                     details = coalesce(?3, details)
+                     details = ?3
                      WHERE id = ?1",
                 )?
                 .execute(params![id.as_str(), now_ms(), details])?;

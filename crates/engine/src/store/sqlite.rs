@@ -28,6 +28,9 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 /// A write-ahead log above this size is folded into the file by [`Store::maintain`].
 const CHECKPOINT_BYTES: u64 = 8 << 20;
 
+/// What is left of it then.
+const KEPT_LOG_BYTES: i64 = 4 << 20;
+
 /// If nobody ever maintains (a crash loop), SQLite folds by itself at this many pages.
 const AUTOMATIC_CHECKPOINT_PAGES: u32 = 8192;
 
@@ -58,6 +61,8 @@ impl SqliteStore {
         }
         connection.pragma_update(None, "synchronous", "normal")?;
         connection.pragma_update(None, "wal_autocheckpoint", AUTOMATIC_CHECKPOINT_PAGES)?;
+        // Once it is folded and begun anew, so that its size tells how much there is to fold.
+        connection.pragma_update(None, "journal_size_limit", KEPT_LOG_BYTES)?;
         // The last of many short-lived programs to close would pay for everybody's log, with two fsyncs.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
         connection.set_prepared_statement_cache_capacity(64);

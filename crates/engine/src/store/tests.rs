@@ -93,7 +93,7 @@ async fn the_end_of_a_sandbox_ends_what_belongs_to_it() {
     store.reserve(&record, None).await.unwrap();
     store.journal(&record.id, Step::Applying).await.unwrap();
     let steps = store.steps(&record.id).await.unwrap();
-    assert_eq!(steps, ["reserved", "starting", "applying"]);
+    assert_eq!(steps, ["reserved", "starting", "configuring", "applying"]);
     store.mark_ensured(&record.id, "abc").await.unwrap();
     assert!(store.is_ensured(&record.id, "abc").await.unwrap());
     let process = process(&record.id);
@@ -133,7 +133,7 @@ async fn which_finds_its_kind() {
     let ready = record(&store, None);
     store.reserve(&creating, None).await.unwrap();
     store.reserve(&ready, None).await.unwrap();
-    store.ready(&ready.id, None).await.unwrap();
+    store.ready(&ready.id, &ready.details).await.unwrap();
     let ids = |which| {
         let store = &store;
         async move {
@@ -190,7 +190,7 @@ async fn the_last_event_is_never_forgotten() {
     let (_directory, store) = store();
     let record = record(&store, None);
     store.reserve(&record, None).await.unwrap();
-    store.ready(&record.id, None).await.unwrap();
+    store.ready(&record.id, &record.details).await.unwrap();
     store.end(&record.id, &End::Destroyed(None)).await.unwrap();
     assert_eq!(store.last_event().unwrap(), 3);
     store.prune(now_ms() + 1).await.unwrap();
@@ -204,7 +204,7 @@ async fn events_say_how_far_they_reach() {
     let (_directory, store) = store();
     let record = record(&store, None);
     store.reserve(&record, None).await.unwrap();
-    store.ready(&record.id, None).await.unwrap();
+    store.ready(&record.id, &record.details).await.unwrap();
     let first = store.events(&Scope::All, 0, 1).await.unwrap();
     assert_eq!((first.events.len(), first.up_to), (1, 1));
     let rest = store.events(&Scope::All, first.up_to, 10).await.unwrap();
