@@ -10,7 +10,8 @@ mod runtime;
 mod trial;
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use belljar_backend::{
@@ -38,12 +39,17 @@ pub struct Oci {
     options: Options,
     /// What was found to be the best, for those who do not say.
     best: Mutex<Option<RuntimeChoice>>,
+    /// What is installed, and when it was looked.
+    offered: Mutex<Option<(Instant, Offer)>>,
 }
+
+/// For so long what is installed is not looked for again: there are many places to look in, and every creation asks.
+const REMEMBERED: Duration = Duration::from_secs(1);
 
 impl Oci {
     #[must_use]
     pub fn new(machine: Arc<Machine>, options: Options) -> Self {
-        Self { machine, options, best: Mutex::default() }
+        Self { machine, options, best: Mutex::default(), offered: Mutex::default() }
     }
 
     /// The wall that a specification means.
@@ -72,7 +78,7 @@ impl Oci {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Option<RuntimeChoice>> {
-        self.best.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.best.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -95,7 +101,15 @@ impl Backend for Oci {
     }
 
     fn offer(&self) -> Offer {
-        runtime::offer(&self.options)
+        let mut offered = self.offered.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*offered {
+            Some((looked, offer)) if looked.elapsed() < REMEMBERED => offer.clone(),
+            _ => {
+                let offer = runtime::offer(&self.options);
+                *offered = Some((Instant::now(), offer.clone()));
+                offer
+            }
+        }
     }
 
     async fn probe(&self, runtime: Option<&str>) -> Probe {
