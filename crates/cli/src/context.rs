@@ -49,6 +49,10 @@ impl Context {
     /// For a command that serves many at once, and sets up its own log.
     pub(crate) fn for_server(global: &GlobalArgs) -> Result<Self, Failure> {
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
+        // Half of the processors: the other half is for the sandboxes that it serves. A thread more than needed is woken
+        // for every answer that comes, and takes its time from them.
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        runtime.worker_threads((processors / 2).max(1));
         Self::with_runtime(global, Vec::new(), &mut runtime)
     }
 
