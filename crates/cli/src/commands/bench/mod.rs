@@ -51,7 +51,13 @@ struct Stages {
     destroy: Duration,
 }
 
+/// A part of a life, by name.
+type Part = (&'static str, fn(&Stages) -> Duration);
+
 impl Stages {
+    const PARTS: [Part; 3] =
+        [("create", |one| one.create), ("exec", |one| one.exec), ("destroy", |one| one.destroy)];
+
     fn whole(&self) -> Duration {
         self.create + self.exec + self.destroy
     }

@@ -108,11 +108,9 @@ async fn measure(
     let _ = std::fs::remove_dir_all(scratch);
 
     let mut whole = vec![Figures::of("belljar", ours.iter().map(Stages::whole).collect())];
-    let stages = vec![
-        Figures::of("create", ours.iter().map(|one| one.create).collect()),
-        Figures::of("exec", ours.iter().map(|one| one.exec).collect()),
-        Figures::of("destroy", ours.iter().map(|one| one.destroy).collect()),
-    ];
+    let stages = Stages::PARTS
+        .map(|(stage, duration)| Figures::of(stage, ours.iter().map(duration).collect()))
+        .into();
     for (peer, durations) in peers.iter().zip(theirs) {
         whole.push(Figures::of(peer.name, durations));
     }

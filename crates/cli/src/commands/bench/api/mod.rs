@@ -33,6 +33,8 @@ const AT_ONCE: usize = 16;
 struct Report {
     /// Create + `true` + destroy: in process, over gRPC on the Unix socket, over REST on TCP.
     whole: Vec<Figures>,
+    /// The parts of the first two.
+    stages: Vec<Figures>,
     /// Divided by the figure in process, p50.
     ratios: Vec<(String, f64)>,
     /// `true` in a sandbox that exists: one after the other, and many at once, in a sandbox each and in the same.
@@ -64,21 +66,29 @@ async fn measure(engine: &Engine, beside: &Beside, args: &BenchApiArgs) -> Resul
     }
     let (mut inside, mut grpc, mut http) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..args.count {
-        inside.push(whole(engine, &CreateRequest::default()).await?.whole());
-        grpc.push(over_grpc(&client).await?.whole());
+        inside.push(whole(engine, &CreateRequest::default()).await?);
+        grpc.push(over_grpc(&client).await?);
         http.push(rest.whole().await?);
     }
+    let all = |rounds: &[Stages]| rounds.iter().map(Stages::whole).collect();
     let whole = vec![
-        Figures::of("in process", inside),
-        Figures::of("gRPC, Unix socket", grpc),
+        Figures::of("in process", all(&inside)),
+        Figures::of("gRPC, Unix socket", all(&grpc)),
         Figures::of("REST, TCP", http),
     ];
+    let mut stages = Vec::new();
+    for (name, rounds) in [("in process", &inside), ("gRPC", &grpc)] {
+        for (stage, duration) in Stages::PARTS {
+            let durations = rounds.iter().map(duration).collect();
+            stages.push(Figures::of(&format!("{name}: {stage}"), durations));
+        }
+    }
     let ratios =
         whole[1..].iter().map(|one| (one.name.clone(), one.p50_ms / whole[0].p50_ms)).collect();
     let exec = exec(&client, args.count).await?;
     let followers = Followers::measure(beside, &client, args.followers).await?;
     let idle = Idle::measure(beside, args.connections).await?;
-    Ok(Report { whole, ratios, exec, followers, idle })
+    Ok(Report { whole, stages, ratios, exec, followers, idle })
 }
 
 async fn over_grpc(client: &Client) -> Result<Stages, Failure> {
@@ -175,6 +185,8 @@ async fn one_after_the_other(
 fn render(report: &Report) -> String {
     let mut text = String::from("create + `true` + destroy\n");
     text.push_str(&table(&report.whole));
+    text.push_str("\nof which\n");
+    text.push_str(&table(&report.stages));
     text.push_str("\ndivided by the figure in process (p50)\n");
     for (name, ratio) in &report.ratios {
         text.push_str(&format!("  {name}: {ratio:.2}\n"));
