@@ -1,5 +1,7 @@
 //! Images that the engine does not have yet, fetched by it, with steps for whoever watches.
 
+use std::collections::BTreeSet;
+
 use belljar_backend::{FetchState, FetchStep, Result};
 use belljar_codes::Code;
 use bollard::Docker as Client;
@@ -23,6 +25,7 @@ pub(crate) async fn fetch(
     };
     let options = CreateImageOptionsBuilder::new().from_image(&whole).build();
     let mut progress = client.create_image(Some(options), None, None);
+    let mut unfinished = BTreeSet::new();
     while let Some(told) = progress.next().await {
         let told = told.map_err(|error| {
             let mut failure = failed(format!("image `{name}` cannot be fetched"), error);
@@ -31,8 +34,17 @@ pub(crate) async fn fetch(
                 .with_remedy("look for a mistake in its name, and whether the engine may fetch it")
         })?;
         if let (Some(steps), Some(step)) = (steps, step(told)) {
+            match step.state {
+                FetchState::Done => unfinished.remove(&step.part),
+                _ => unfinished.insert(step.part.clone()),
+            };
             let _ = steps.try_send(step);
         }
+    }
+    // Podman does not say of each part that it is there: all of them are once it has nothing more to say.
+    for part in unfinished {
+        let done = FetchStep { part, state: FetchState::Done, bytes: None, of: None };
+        let _ = steps.map(|steps| steps.try_send(done));
     }
     Ok(())
 }
