@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::ffi::CStr;
 use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -101,9 +102,7 @@ impl Disks {
         for (offset, data) in blocks {
             device.device.write_all_at(data, *offset).stage("disk-create")?;
         }
-        // The disk does not outlive its sandbox, so nothing is gained by waiting for the medium.
-        let options = [(c"nobarrier", None), (c"noinit_itable", None)];
-        let tree = mount::device(c"ext4", &device.path, &options).stage("disk-mount")?;
+        let tree = mounted(&device.path).stage("disk-mount")?;
         mount::map_ids(&tree, user_namespace.as_fd()).stage("disk-map-ids")?;
         Ok(tree)
     }
@@ -117,6 +116,15 @@ impl Disks {
             }
         }
     }
+}
+
+/// Mounts an image. The disk does not outlive its sandbox, so nothing is gained by waiting for the medium, nor by a thread of
+/// the kernel that reads ahead what is in memory anyway; kernels that cannot leave that out have it.
+fn mounted(device: &CStr) -> io::Result<OwnedFd> {
+    let options =
+        [(c"nobarrier", None), (c"noinit_itable", None), (c"no_prefetch_block_bitmaps", None)];
+    mount::device(c"ext4", device, &options)
+        .or_else(|_| mount::device(c"ext4", device, &options[..2]))
 }
 
 fn nameless_file(directory: &Path, lane: u32) -> io::Result<File> {
