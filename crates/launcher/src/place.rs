@@ -13,11 +13,10 @@
 //! launchers/<pid>             launchers at work; one that was killed leaves its mark
 //! hanging/<id>/               sandboxes whose processes hang in the kernel
 //! trash/                      what is being removed
-//! spare/                      directories of ended sandboxes, emptied, for the next ones
 //! ```
 //!
 //! Making and removing a file costs an inode each time, and a file system without a journal looks past every inode that was
-//! given up in the last minutes before it takes one. So directories are used again, and a range is a link.
+//! given up in the last minutes before it takes one. So a range is a link to a file that is there.
 
 use std::fs;
 use std::io;
@@ -25,26 +24,19 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use belljar_sys::process::ProcessIdentity;
-use rustix::fs::{CWD, Mode, OFlags, RenameFlags, renameat_with};
-use rustix::io::Errno;
+use rustix::fs::{Mode, OFlags};
 
 use crate::failure::{Result, Stage};
 use crate::wire::Failure;
 
-const DIRECTORIES: [&str; 9] =
-    ["sandboxes", "ids", "owners", "disks", "staging", "hanging", "launchers", "trash", "spare"];
-
-/// How many directories are kept for the next sandboxes.
-const SPARE: usize = 64;
+const DIRECTORIES: [&str; 8] =
+    ["sandboxes", "ids", "owners", "disks", "staging", "hanging", "launchers", "trash"];
 
 /// The state directory, as the launcher uses it.
 pub(crate) struct Place {
     pub(crate) path: PathBuf,
     pub(crate) ids: OwnedFd,
     sandboxes: OwnedFd,
-    spare: OwnedFd,
-    /// Names of directories to spare, as far as they are known.
-    spares: Vec<String>,
     /// Distinguishes this installation's objects from another's on the same host.
     pub(crate) group: String,
 }
@@ -53,7 +45,7 @@ impl Place {
     pub(crate) fn open(path: PathBuf, directory: OwnedFd) -> Result<Self> {
         for name in DIRECTORIES {
             match rustix::fs::mkdirat(&directory, name, Mode::from_raw_mode(0o700)) {
-                Ok(()) | Err(Errno::EXIST) => {}
+                Ok(()) | Err(rustix::io::Errno::EXIST) => {}
                 Err(errno) => return Err(Failure::new("state-directory", errno.raw_os_error())),
             }
         }
@@ -61,26 +53,14 @@ impl Place {
         Ok(Self {
             ids: open_directory(&directory, "ids").stage("state-directory")?,
             sandboxes: open_directory(&directory, "sandboxes").stage("state-directory")?,
-            spare: open_directory(&directory, "spare").stage("state-directory")?,
-            spares: Vec::new(),
             group: format!("belljar-{:x}-{:x}", stat.st_dev, stat.st_ino),
             path,
         })
     }
 
-    /// Makes the directory of a new sandbox, from one that is to spare if there is any.
-    pub(crate) fn create(&mut self, id: &str) -> Result<()> {
+    /// Makes the directory of a new sandbox.
+    pub(crate) fn create(&self, id: &str) -> Result<()> {
         check_id(id)?;
-        if self.spares.is_empty() {
-            self.spares = names(&self.path.join("spare"));
-        }
-        while let Some(spare) = self.spares.pop() {
-            match renameat_with(&self.spare, spare, &self.sandboxes, id, RenameFlags::NOREPLACE) {
-                Ok(()) => return Ok(()),
-                Err(errno @ Errno::EXIST) => return Err(errno).stage("sandbox-directory"),
-                Err(_) => {} // another launcher was faster, or the file system cannot
-            }
-        }
         rustix::fs::mkdirat(&self.sandboxes, id, Mode::from_raw_mode(0o700))
             .stage("sandbox-directory")
     }
@@ -187,33 +167,8 @@ impl Place {
     /// Removes one thing that was moved out of sight; false if there was none that can be removed.
     pub(crate) fn empty_trash_once(&self) -> bool {
         let trash = self.path.join("trash");
-        let has_room = || names(&self.path.join("spare")).len() < SPARE;
         // A directory of sandbox files holds only what the launcher made; nothing in it is followed.
-        names(&trash).into_iter().any(|name| {
-            (has_room() && self.keep(&trash.join(&name), &name).is_ok())
-                || fs::remove_dir_all(trash.join(name)).is_ok()
-        })
-    }
-
-    /// Empties a sandbox's directory but for its record, which says nothing from here on, and keeps it for another one.
-    fn keep(&self, path: &Path, name: &str) -> io::Result<()> {
-        let directory = rustix::fs::open(
-            path,
-            OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
-            Mode::empty(),
-        )?;
-        let record = rustix::fs::openat(
-            &directory,
-            PROCESS,
-            OFlags::WRONLY | OFlags::CLOEXEC,
-            Mode::empty(),
-        )?;
-        rustix::io::pwrite(&record, &[BLANK; RECORD], 0)?;
-        for entry in names(path).into_iter().filter(|entry| entry != PROCESS) {
-            let entry = path.join(entry);
-            fs::remove_file(&entry).or_else(|_| fs::remove_dir_all(&entry))?;
-        }
-        Ok(renameat_with(CWD, path, &self.spare, name, RenameFlags::NOREPLACE)?)
+        names(&trash).into_iter().any(|name| fs::remove_dir_all(trash.join(name)).is_ok())
     }
 }
 
@@ -223,7 +178,7 @@ pub(crate) fn check_id(id: &str) -> Result<()> {
     if plain && (1..=24).contains(&id.len()) {
         Ok(())
     } else {
-        Err(Failure::new("sandbox-id", Errno::INVAL.raw_os_error()))
+        Err(Failure::new("sandbox-id", rustix::io::Errno::INVAL.raw_os_error()))
     }
 }
 
@@ -253,27 +208,27 @@ impl Identity {
     /// Writes down which process a sandbox's first one is, and who is in it.
     pub(crate) fn record(self, sandbox: &OwnedFd, process: ProcessIdentity) -> io::Result<()> {
         let range = self.range.map(|range| format!(" {range}")).unwrap_or_default();
-        let text = format!("{} {} {}{range}", process.to_text(), self.uid, self.gid);
-        let mut record = [BLANK; RECORD];
-        record.get_mut(..text.len()).ok_or(Errno::OVERFLOW)?.copy_from_slice(text.as_bytes());
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(sandbox, PROCESS, flags, Mode::from_raw_mode(0o600))?;
-        rustix::io::pwrite(&file, &record, 0)?;
-        Ok(())
+        write(
+            sandbox,
+            PROCESS,
+            &format!("{} {} {}{range}\n", process.to_text(), self.uid, self.gid),
+        )
     }
 }
 
 const PROCESS: &str = "process";
 
-/// A record has one size, so that another one can be written over it at once: cutting a file short makes some file systems
-/// write it to the medium when it is closed.
-const RECORD: usize = 64;
-const BLANK: u8 = b'\n';
+fn write(sandbox: &OwnedFd, name: &str, text: &str) -> io::Result<()> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(sandbox, name, flags, Mode::from_raw_mode(0o600))?;
+    rustix::io::write(&file, text.as_bytes())?;
+    Ok(())
+}
 
 fn read(sandbox: &OwnedFd, name: &str) -> Option<String> {
     let file =
         rustix::fs::openat(sandbox, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
-    let mut buffer = [0u8; RECORD];
+    let mut buffer = [0u8; 64];
     let length = rustix::io::read(&file, &mut buffer[..]).ok()?;
     Some(std::str::from_utf8(&buffer[..length]).ok()?.to_owned())
 }
@@ -292,80 +247,12 @@ fn names(directory: &Path) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn place(directory: &tempfile::TempDir) -> Place {
-        let path = directory.path().to_owned();
-        let opened = rustix::fs::open(&path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
-        Place::open(path, opened.unwrap()).unwrap()
-    }
-
-    fn record(place: &Place, id: &str, range: u32) {
-        let me = ProcessIdentity::of(std::process::id() as i32).unwrap();
-        let identity = Identity { uid: u32::MAX, gid: u32::MAX, range: Some(range) };
-        identity.record(&place.open_sandbox(id).unwrap(), me).unwrap();
-    }
-
-    #[test]
-    fn an_ended_sandbox_leaves_its_directory_and_nothing_of_itself() {
-        let directory = tempfile::tempdir().unwrap();
-        let mut place = place(&directory);
-        place.create("a1").unwrap();
-        record(&place, "a1", 4093);
-        let sandbox = place.open_sandbox("a1").unwrap();
-        assert_eq!(Identity::read(&sandbox).unwrap().range, Some(4093));
-        let inode = rustix::fs::fstat(&sandbox).unwrap().st_ino;
-        let path = directory.path().join("sandboxes/a1");
-        fs::write(path.join("own-kernel"), "").unwrap();
-        fs::create_dir_all(path.join("bundle/x")).unwrap();
-        place.discard("a1");
-        while place.empty_trash_once() {}
-        assert_eq!(names(&directory.path().join("trash")), Vec::<String>::new());
-
-        place.create("b2").unwrap();
-        let sandbox = place.open_sandbox("b2").unwrap();
-        assert_eq!(rustix::fs::fstat(&sandbox).unwrap().st_ino, inode, "it is another directory");
-        assert_eq!(names(&directory.path().join("sandboxes/b2")), [PROCESS]);
-        assert_eq!((read_process(&sandbox), Identity::read(&sandbox)), (None, None));
-        assert_eq!(place.ranges_in_use(), Vec::<u32>::new());
-        record(&place, "b2", 7);
-        assert_eq!(place.ranges_in_use(), [7]);
-    }
-
-    #[test]
-    fn an_id_is_taken_once_whether_or_not_there_is_a_directory_to_spare() {
-        let directory = tempfile::tempdir().unwrap();
-        let mut place = place(&directory);
-        for id in ["a1", "b2"] {
-            place.create(id).unwrap();
-            record(&place, id, 1);
-        }
-        place.discard("a1");
-        while place.empty_trash_once() {}
-        assert_eq!(place.create("b2").unwrap_err().errno, Errno::EXIST.raw_os_error());
-        place.create("c3").unwrap();
-        assert_eq!(place.create("b2").unwrap_err().errno, Errno::EXIST.raw_os_error());
-    }
-
-    #[test]
-    fn only_so_many_directories_are_kept() {
-        let directory = tempfile::tempdir().unwrap();
-        let mut place = place(&directory);
-        for number in 0..SPARE + 3 {
-            let id = format!("x{number}");
-            place.create(&id).unwrap();
-            record(&place, &id, 1);
-        }
-        for number in 0..SPARE + 3 {
-            place.discard(&format!("x{number}"));
-        }
-        while place.empty_trash_once() {}
-        assert_eq!(names(&directory.path().join("spare")).len(), SPARE);
-        assert_eq!(names(&directory.path().join("trash")), Vec::<String>::new());
-    }
-
     #[test]
     fn a_range_says_whose_it_is_also_when_its_owner_is_gone() {
         let directory = tempfile::tempdir().unwrap();
-        let place = place(&directory);
+        let path = directory.path().to_owned();
+        let opened = rustix::fs::open(&path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+        let place = Place::open(path, opened.unwrap()).unwrap();
         let owner = place.owner("cell-42-777-1-").unwrap();
         let take = || crate::ids::take(place.ids.as_fd(), &owner, "cell-42-777-1-1").unwrap();
         let (first, second) = (take(), take());
