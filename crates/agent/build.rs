@@ -9,6 +9,9 @@ fn main() {
     if std::env::var("CARGO_CFG_TARGET_ENV").as_deref() == Ok("musl") {
         // The tables for unwinding and their index: the agent aborts instead of unwinding, so nobody looks anything up.
         println!("cargo:rustc-link-arg-bins=-Wl,--no-eh-frame-hdr");
+        // Places that hold addresses, as one bit each instead of 24 bytes. A linker that does not know this says so and
+        // goes on.
+        println!("cargo:rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
         let here = std::env::var("CARGO_MANIFEST_DIR").expect("cargo runs this");
         println!("cargo:rustc-link-arg-bins=-Wl,-T,{here}/{WITHOUT_UNWINDING}");
     }

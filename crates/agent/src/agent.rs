@@ -64,6 +64,8 @@ pub(crate) struct Agent {
     pub(crate) tools: Option<Tools>,
     /// The kernel's table of sockets, where the host asks whose connections are.
     pub(crate) sockets: Option<netlink::Socket>,
+    /// This kernel's pipes belong to who makes them, for good.
+    pub(crate) pipes_are_owned: bool,
     /// Processes that may have something to deliver, or to be forgotten.
     pub(crate) dirty: Vec<u32>,
     /// A supervisor was killed; its orphans are being killed.
@@ -131,6 +133,7 @@ impl Agent {
             events: Events::default(),
             tools: None,
             sockets: None,
+            pipes_are_owned: false,
             dirty: Vec::new(),
             sweeping: false,
             started: now,
@@ -371,6 +374,7 @@ impl Agent {
         // Whoever is not PID 1 has nobody to kill the rest, so wait for it.
         let mut events = Vec::new();
         let end = Instant::now() + FAREWELL;
+        self.kill_direct();
         while self.has_trees() && self.now < end {
             if self.poller.wait(&mut events, Some(end - self.now)).is_err() {
                 break;

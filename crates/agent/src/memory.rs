@@ -26,6 +26,11 @@ impl MemoryWatch {
         (limit > 0).then_some(Self { limit, next: now })
     }
 
+    /// The first of the workload is about to start: it cannot have grown before it has run for a while.
+    pub(crate) fn wait(&mut self, now: Instant) {
+        self.next = self.next.max(now + INTERVAL);
+    }
+
     /// When to look again; never while nothing runs.
     pub(crate) fn next_check(&self, running: bool) -> Option<Instant> {
         running.then_some(self.next)

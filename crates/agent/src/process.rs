@@ -233,12 +233,13 @@ impl Process {
 
     /// The next moment at which something is due.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        let supervisor = match &self.tree {
+        let tree = match &self.tree {
             Some(Tree::Supervised(supervisor)) => supervisor.deadline(),
+            Some(Tree::Direct(direct)) => direct.deadline(),
             _ => None,
         };
         let timeout = self.timeout.map(|(at, _)| at);
-        [timeout, self.kill_at, self.give_up_at, supervisor].into_iter().flatten().min()
+        [timeout, self.kill_at, self.give_up_at, tree].into_iter().flatten().min()
     }
 
     /// The terminal's master side, if there is one.

@@ -6,6 +6,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, RawDir, openat};
 use rustix::process::getpid;
 
+use crate::prepare::is_init;
+
 /// One line of the table of processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
@@ -19,13 +21,18 @@ pub(crate) struct Entry {
 
 /// All processes below this one. As PID 1 that is everyone else.
 pub(crate) fn descendants() -> Vec<Entry> {
-    let me = getpid().as_raw_nonzero().get();
-    let mut all = table();
-    if me == 1 {
-        all.retain(|entry| entry.pid != me);
-        return all;
+    if !is_init() {
+        return below_self();
     }
-    retain_below(&mut all, &[me]);
+    let mut all = table();
+    all.retain(|entry| entry.pid != 1);
+    all
+}
+
+/// The same without those who came into the sandbox from outside, and are nobody's children here.
+pub(crate) fn below_self() -> Vec<Entry> {
+    let mut all = table();
+    retain_below(&mut all, &[getpid().as_raw_nonzero().get()]);
     all
 }
 

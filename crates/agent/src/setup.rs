@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
 
 use belljar_protocol::v1::{Configure, LandlockRule, TreeKill, User, landlock_rule};
 use belljar_sys::landlock::{self, Access, Ruleset};
@@ -13,7 +14,8 @@ use crate::failure::{Problem, Result, invalid};
 
 #[derive(Debug)]
 pub(crate) struct Setup {
-    pub(crate) confinement: Confinement,
+    /// Shared with a program that is still being started.
+    pub(crate) confinement: Rc<Confinement>,
     pub(crate) user: User,
     pub(crate) environment: BTreeMap<String, String>,
     pub(crate) working_directory: Vec<u8>,
@@ -101,12 +103,12 @@ impl Setup {
         };
         let tree_kill = configure.tree_kill();
         let setup = Self {
-            confinement: Confinement {
+            confinement: Rc::new(Confinement {
                 limits,
                 landlock,
                 filters: own_filters,
                 bounding: configure.root_capabilities,
-            },
+            }),
             user: configure.user.unwrap_or_default(),
             environment: configure.environment,
             working_directory: configure.working_directory,
@@ -143,7 +145,12 @@ impl Setup {
         if now.iter().zip(&layered.seen).all(|(now, then)| same(now.as_ref(), then.as_ref())) {
             return Ok(());
         }
-        self.confinement.landlock = ruleset(&layered.rules, &mut Walls::default())?;
+        self.confinement = Rc::new(Confinement {
+            limits: self.confinement.limits.clone(),
+            landlock: ruleset(&layered.rules, &mut Walls::default())?,
+            filters: self.confinement.filters.clone(),
+            bounding: self.confinement.bounding,
+        });
         self.workspace_layer = Some(open_layer(&layered.layer)?);
         layered.seen = now;
         Ok(())

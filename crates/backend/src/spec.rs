@@ -150,6 +150,8 @@ pub enum TreeKill {
     #[default]
     Cgroup,
     Subreaper,
+    /// One process at a time without a subreaper of its own, where making one is dear.
+    Direct,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -20,7 +20,7 @@ use crate::failure::{Result, Stage};
 use crate::gateway;
 use crate::ids::{self, RANGE};
 use crate::serve::Launcher;
-use crate::start::limits;
+use crate::start::first_limits;
 use crate::wire::{Answer, Failure, Start};
 
 /// How many helpers there are. Two starts may come at once, and a third helper is getting ready meanwhile.
@@ -198,7 +198,7 @@ impl Launcher {
                 let start: Start =
                     postcard::from_bytes(&buffer[..length]).map_err(|_| malformed())?;
                 self.helpers.shape = Shape::of(&start);
-                self.helpers.limits = Some(limits(&start));
+                self.helpers.limits = Some(first_limits(&start));
                 self.helpers.doors = start.doors;
                 self.start(&start, &descriptors, cell)
             });

@@ -17,7 +17,7 @@ use crate::fault::point;
 use crate::gateway;
 use crate::helper::{Cell, doors_here};
 use crate::ids::{self, AGENT};
-use crate::place::{AGENT_SOCKET, Identity};
+use crate::place::Identity;
 use crate::plan::{self, CLONE_NEWNET, CLONE_NEWUSER, NAMESPACES, Prepared};
 use crate::runtime;
 use crate::serve::Launcher;
@@ -51,7 +51,7 @@ impl Launcher {
 
         let group = self.cgroups.group(&self.place.group, &start.id);
         group.adopt(&cell.name).stage("cgroup")?;
-        let limits = limits(start);
+        let limits = first_limits(start);
         if cell.limits != Some(limits) {
             group.limit(&limits).stage("cgroup")?;
         }
@@ -145,6 +145,8 @@ impl Launcher {
         }
         if let Some(enclosed) = enclosed {
             enclosed.wait_until_ready()?;
+            // The runtime has started without being held up, and whatever comes now is the sandbox's.
+            group.limit(&limits_of_cpu(start)).stage("cgroup")?;
         }
         Ok(doors)
     }
@@ -217,13 +219,18 @@ impl Launcher {
     }
 }
 
-/// What a sandbox's cgroups are to limit.
-pub(crate) fn limits(start: &Start) -> cgroup::Limits {
+/// What a sandbox's cgroups are to limit from the beginning. Processor time is the sandbox's, not what a runtime needs to
+/// start, which takes several threads at once and would have to wait for the next period again and again.
+pub(crate) fn first_limits(start: &Start) -> cgroup::Limits {
     cgroup::Limits {
         memory_bytes: start.memory_bytes,
-        cpu_millis: start.cpu_millis,
+        cpu_millis: start.cpu_millis.filter(|_| start.runtime.is_none()),
         pids: start.pids,
     }
+}
+
+fn limits_of_cpu(start: &Start) -> cgroup::Limits {
+    cgroup::Limits { memory_bytes: None, cpu_millis: start.cpu_millis, pids: None }
 }
 
 /// Makes the agent's socket. It is bound here, on the host, so that no name for it exists inside.
@@ -232,7 +239,7 @@ fn listen_in(directory: &OwnedFd) -> std::io::Result<OwnedFd> {
     // Socket addresses are short and state directories may not be, so the address is relative. This process has one
     // thread, and nothing else in it depends on the working directory.
     rustix::process::fchdir(directory)?;
-    let bound = bind(&socket, &SocketAddrUnix::new(AGENT_SOCKET)?);
+    let bound = bind(&socket, &SocketAddrUnix::new("agent.sock")?);
     rustix::process::chdir("/")?;
     bound?;
     listen(&socket, BACKLOG)?;

@@ -64,11 +64,9 @@ impl Launcher {
         }
         self.remove_group(id)?;
         point("launcher.stop.cgroup");
-        let more = self.place.discard(id);
+        self.place.discard(id);
         point("launcher.stop.discarded");
-        if more {
-            self.sweeper.empty_trash(&self.place);
-        }
+        self.sweeper.take(None, &self.place);
         Ok(())
     }
 
@@ -134,9 +132,7 @@ impl Launcher {
 
     pub(crate) fn finish(&mut self, stopping: Stopping) -> Result<()> {
         process::reap(stopping.pidfd.as_fd());
-        if let Some(mounts) = stopping.mounts {
-            self.sweeper.take(mounts);
-        }
+        self.sweeper.take(stopping.mounts, &self.place);
         self.remove(&stopping.id)
     }
 

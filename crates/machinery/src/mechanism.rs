@@ -245,10 +245,12 @@ fn walls(spec: &SandboxSpec, facts: &Facts, wall: &Wall, chosen: &mut Mechanisms
         "seccomp filter, 32-bit entry ends the process"
     };
     chosen.say(Subject::Syscalls, "only those in the table", calls, true);
-    let kill = if facts.group_kill && !wall.has_own_kernel() {
-        "a cgroup per process, killed as one"
-    } else {
-        "a subreaper per process"
+    let kill = match (wall.has_own_kernel(), facts.group_kill) {
+        (true, _) => {
+            "the agent adopts the orphans of one process, a subreaper those of each beside it"
+        }
+        (false, true) => "a cgroup per process, killed as one",
+        (false, false) => "a subreaper per process",
     };
     chosen.say(Subject::Processes, "a timeout ends the whole tree", kill, true);
     if let Some(programs) = &spec.programs {

@@ -47,10 +47,12 @@ pub(crate) fn agent_setup(
     if wall.has_own_kernel() {
         landlock.clear(); // that kernel has none, and no rule is given that nobody keeps
     }
-    // A cgroup of the host is no handle on processes that only another kernel knows.
-    let tree_kill = match facts.group_kill && !wall.has_own_kernel() {
-        true => TreeKill::Cgroup,
-        false => TreeKill::Subreaper,
+    let tree_kill = if wall.has_own_kernel() {
+        TreeKill::Direct // a cgroup of the host is no handle on processes that only another kernel knows
+    } else if facts.group_kill {
+        TreeKill::Cgroup
+    } else {
+        TreeKill::Subreaper
     };
     let environment = BTreeMap::from([("PATH".to_owned(), search_path.join(":"))]);
     AgentSetup {

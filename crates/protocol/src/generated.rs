@@ -974,6 +974,8 @@ pub enum TreeKill {
     Cgroup = 0,
     /// a supervisor per process that adopts its orphans
     Subreaper = 1,
+    /// the same, but for one process at a time, whose orphans the agent adopts if it is the first process
+    Direct = 2,
 }
 impl TreeKill {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -984,6 +986,7 @@ impl TreeKill {
         match self {
             Self::Cgroup => "CGROUP",
             Self::Subreaper => "SUBREAPER",
+            Self::Direct => "DIRECT",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -991,6 +994,7 @@ impl TreeKill {
         match value {
             "CGROUP" => Some(Self::Cgroup),
             "SUBREAPER" => Some(Self::Subreaper),
+            "DIRECT" => Some(Self::Direct),
             _ => None,
         }
     }

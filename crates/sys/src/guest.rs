@@ -55,7 +55,7 @@ pub(crate) fn spawn<T>(
     match result {
         Ok(pid) => Ok((pid, guest)),
         Err(errno) => {
-            guest.home().occupied.store(0, Ordering::Relaxed);
+            guest.release();
             Err(io::Error::from_raw_os_error(errno))
         }
     }
@@ -78,6 +78,11 @@ impl<T> Guest<T> {
             let _ =
                 call(libc::SYS_futex, [word, libc::FUTEX_WAIT as usize, occupied as usize, 0, 0]);
         }
+    }
+
+    /// Notes that the guest is known to have left, where the kernel may not say so by itself.
+    pub(crate) fn release(&self) {
+        self.home().occupied.store(0, Ordering::Relaxed);
     }
 
     fn home(&self) -> &Home<T> {

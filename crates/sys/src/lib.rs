@@ -11,7 +11,6 @@ pub mod directory;
 pub mod fault;
 pub mod fork;
 mod guest;
-pub mod heap;
 pub mod identity;
 pub mod inherited;
 pub mod landlock;

@@ -5,8 +5,10 @@
 //! `exec` closes the pipe without a word.
 //!
 //! [`Launch::spawn`] allocates nothing after the clone. The identity and the walls are also usable without an `exec`
-//! ([`Confinement::apply`]), for a forked helper that must not be able to do more than the program could.
+//! ([`Confinement::apply`]), for a forked helper that must not be able to do more than the program could. Where copies of
+//! memory are dear, the child uses the caller's ([`Planned::spawn_beside`]).
 
+mod beside;
 mod child;
 
 use std::ffi::CString;
@@ -17,6 +19,8 @@ use std::ptr;
 use rustix::process::Pid;
 
 use crate::{guest, uapi};
+
+pub use beside::Beside;
 
 /// What is run: the arguments, the environment, and the paths to try in turn.
 #[derive(Debug)]
@@ -70,16 +74,22 @@ pub enum Streams<'a> {
     Terminal(BorrowedFd<'a>),
 }
 
+/// What a child becomes, and where.
+#[derive(Debug)]
+pub struct Planned {
+    pub program: Program,
+    pub working_directory: CString,
+    /// `None`: the caller's own user and groups stay.
+    pub credentials: Option<Credentials>,
+    /// Kept in the permitted, effective and inheritable sets, as far as the caller has them.
+    pub capabilities: u64,
+}
+
 /// A planned child.
 #[derive(Clone, Copy, Debug)]
 pub struct Launch<'a> {
-    pub program: &'a Program,
-    pub working_directory: &'a CString,
+    pub planned: &'a Planned,
     pub streams: Streams<'a>,
-    /// `None`: the caller's own user and groups stay.
-    pub credentials: Option<&'a Credentials>,
-    /// Kept in the permitted, effective and inheritable sets, as far as the caller has them.
-    pub capabilities: u64,
     pub confinement: &'a Confinement,
     /// A cgroup v2 directory to start in.
     pub cgroup: Option<BorrowedFd<'a>>,
@@ -117,6 +127,14 @@ pub struct Failed {
 
 /// Bytes of one [`Failed`] on the status pipe; below PIPE_BUF, so they arrive together.
 pub const STATUS_SIZE: usize = 5;
+
+/// The descriptors that a child starts with, by their numbers in its own table.
+#[derive(Clone, Copy, Debug)]
+struct Ends {
+    streams: [RawFd; 3],
+    is_terminal: bool,
+    status: RawFd,
+}
 
 /// Strings laid out as `exec` wants them: the pointers lead into `owned`, which is not touched again.
 #[derive(Debug)]
@@ -248,7 +266,7 @@ impl Launch<'_> {
             )
         };
         match pid {
-            0 => child::run(self),
+            0 => run(self),
             1.. => Ok(Pid::from_raw(pid as i32).expect("positive")),
             _ => Err(io::Error::last_os_error()),
         }
@@ -260,7 +278,7 @@ impl Launch<'_> {
     pub fn spawn_and_wait(&self) -> io::Result<Pid> {
         let arguments = self.clone_arguments(libc::CLONE_VFORK as u64);
         // What this plan borrows outlives the guest, because the kernel lets go of the caller only when the guest has left.
-        let (pid, _left) = guest::spawn(arguments, *self, child::run)?;
+        let (pid, _left) = guest::spawn(arguments, *self, run)?;
         Ok(Pid::from_raw(pid).expect("positive"))
     }
 
@@ -275,6 +293,19 @@ impl Launch<'_> {
             arguments.cgroup = cgroup.as_raw_fd() as u64;
         }
         arguments
+    }
+}
+
+fn run(launch: &Launch<'_>) -> ! {
+    child::run(launch.planned, launch.confinement, Ends::new(launch.streams, launch.status))
+}
+
+// === impl Ends ===
+
+impl Ends {
+    fn new(streams: Streams<'_>, status: BorrowedFd<'_>) -> Self {
+        let is_terminal = matches!(streams, Streams::Terminal(_));
+        Self { streams: streams.raw(), is_terminal, status: status.as_raw_fd() }
     }
 }
 
@@ -354,6 +385,7 @@ mod tests {
     use super::*;
     use rustix::pipe::{PipeFlags, pipe_with};
     use std::os::fd::AsFd;
+    use std::rc::Rc;
 
     #[test]
     fn a_failure_survives_the_pipe() {
@@ -373,44 +405,65 @@ mod tests {
         }
     }
 
-    /// Starts a program with its output in a pipe, with and without a copy of our memory; what it wrote, or why it did not
-    /// start.
+    /// Starts a program with its output in a pipe, in each of the ways; what it wrote, or why it did not start.
     fn run(arguments: &[&str], candidates: &[&str], directory: &str) -> Result<String, Failed> {
-        let copied = run_by(|launch| launch.spawn(), arguments, candidates, directory);
-        let guest = run_by(|launch| launch.spawn_and_wait(), arguments, candidates, directory);
-        assert_eq!(copied, guest);
+        let run_by = |spawn: Spawn| run_by(spawn, arguments, candidates, directory);
+        let copied = run_by(|planned, streams| spawn(planned, streams, |launch| launch.spawn()));
+        let guest =
+            run_by(|planned, streams| spawn(planned, streams, |launch| launch.spawn_and_wait()));
+        let beside = run_by(|planned, streams| {
+            let (pid, status, beside) = planned.spawn_beside(Rc::default(), streams).unwrap();
+            // So that whoever reads waits for the end.
+            rustix::io::ioctl_fionbio(&status, false).unwrap();
+            (pid, status, Some(beside))
+        });
+        assert_eq!((&copied, &copied), (&guest, &beside));
         copied
     }
 
+    type Spawn = fn(Planned, Streams<'_>) -> (Pid, OwnedFd, Option<Beside>);
+
+    fn spawn(
+        planned: Planned,
+        streams: Streams<'_>,
+        way: fn(&Launch<'_>) -> io::Result<Pid>,
+    ) -> (Pid, OwnedFd, Option<Beside>) {
+        let (status, status_end) = pipe_with(PipeFlags::CLOEXEC).unwrap();
+        let launch = Launch {
+            planned: &planned,
+            streams,
+            confinement: &Confinement::default(),
+            cgroup: None,
+            status: status_end.as_fd(),
+        };
+        (way(&launch).unwrap(), status, None)
+    }
+
     fn run_by(
-        spawn: fn(&Launch<'_>) -> io::Result<Pid>,
+        spawn: Spawn,
         arguments: &[&str],
         candidates: &[&str],
         directory: &str,
     ) -> Result<String, Failed> {
         let strings = |all: &[&str]| all.iter().map(|text| CString::new(*text).unwrap()).collect();
-        let program = Program::new(strings(arguments), Vec::new(), strings(candidates));
-        let (output, output_end) = pipe_with(PipeFlags::CLOEXEC).unwrap();
-        let (status, status_end) = pipe_with(PipeFlags::CLOEXEC).unwrap();
-        let null = std::fs::File::open("/dev/null").unwrap();
-        let launch = Launch {
-            program: &program,
-            working_directory: &CString::new(directory).unwrap(),
-            streams: Streams::Descriptors {
-                input: null.as_fd(),
-                output: output_end.as_fd(),
-                error: output_end.as_fd(),
-            },
+        let planned = Planned {
+            program: Program::new(strings(arguments), Vec::new(), strings(candidates)),
+            working_directory: CString::new(directory).unwrap(),
             credentials: None,
             capabilities: 0,
-            confinement: &Confinement::default(),
-            cgroup: None,
-            status: status_end.as_fd(),
         };
-        let pid = spawn(&launch).unwrap();
-        drop((output_end, status_end));
+        let (output, output_end) = pipe_with(PipeFlags::CLOEXEC).unwrap();
+        let null = std::fs::File::open("/dev/null").unwrap();
+        let streams = Streams::Descriptors {
+            input: null.as_fd(),
+            output: output_end.as_fd(),
+            error: output_end.as_fd(),
+        };
+        let (pid, status, beside) = spawn(planned, streams);
+        drop(output_end);
         let mut said = Vec::new();
         io::Read::read_to_end(&mut std::fs::File::from(status), &mut said).unwrap();
+        assert!(beside.is_none_or(|beside| beside.has_left()));
         let text = io::read_to_string(std::fs::File::from(output)).unwrap();
         rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty()).unwrap();
         match Failed::from_bytes(&said) {

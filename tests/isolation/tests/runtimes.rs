@@ -5,7 +5,8 @@
 //! not there in gVisor's kernel. Links that are swapped a thousand times during the start (`starts`) would take minutes; here
 //! each place is tried once, and an engine makes its roots itself. Of the abuse of resources (`resources`), limits of processes,
 //! memory, disk and files, and processes that will not end, run behind each wall; ten thousand orphans take gVisor more than a
-//! minute; CPU and output are held by cgroups around the runtime and by the agent, which are the same everywhere. Of the network,
+//! minute; CPU and output are held by cgroups around the runtime and by the agent, which are the same everywhere (that the
+//! cgroup is told is looked at from outside). Of the network,
 //! whatever depends on who sends runs behind each wall; names, TLS, HTTP and credentials (`inspected`, `clients`) are decided in the
 //! server behind the same doors.
 //!
@@ -23,7 +24,9 @@ use std::net::TcpStream;
 use std::process::Command;
 use std::time::Duration;
 
-use belljar_testkit::{Finished, Installation, Mode, Turn, matrix, run_in, skip};
+use belljar_testkit::{
+    Finished, Installation, Mode, PROMPT, Turn, matrix, run_in, skip, wait_until,
+};
 use serde_json::Value;
 use walls::{OF_GVISOR, hold};
 
@@ -32,6 +35,8 @@ matrix! {
     engines walls_of_containers_hold_against_the_probes,
     runtimes the_class_is_that_of_what_runs,
     runtimes what_enforces_the_network_is_told,
+    runtimes processor_time_is_limited_once_the_runtime_runs,
+    runtimes commands_at_once_end_alone,
     runtimes a_killed_server_finds_sandbox_and_process_again,
     runtimes ports_inside_are_reached_from_outside,
 }
@@ -71,6 +76,78 @@ fn what_enforces_the_network_is_told(belljar: &Installation) {
         assert_eq!(told.contains(words), gvisor, "{network}: {explained}");
         assert!(told.contains("network namespace") || network == "none", "{explained}");
     }
+}
+
+/// A runtime starts without the limit; a sandbox is never without it.
+fn processor_time_is_limited_once_the_runtime_runs(belljar: &Installation) {
+    for (cpus, percent) in [("0.5", 50), ("2", 200)] {
+        let sandbox = belljar.create(&["--cpus", cpus]);
+        let (process, _) = sandbox.agent();
+        let Some((quota, period)) = processor_time(process) else {
+            return skip("processor_time_is_limited_once_the_runtime_runs", "no cpu controller");
+        };
+        assert_eq!(quota * 100, period * percent, "--cpus {cpus}");
+        sandbox.destroy().expect_success();
+    }
+}
+
+/// How much of which time the cgroup of a process may have, in the words of either version.
+fn processor_time(process: u32) -> Option<(u64, u64)> {
+    let read = |path: String| std::fs::read_to_string(path).ok();
+    let groups = read(format!("/proc/{process}/cgroup"))?;
+    let mounts = read("/proc/self/mounts".to_owned())?;
+    let mount = |kind: &str, option: &str| {
+        let fields = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+        let has = |fields: &Vec<&str>| {
+            fields.get(2) == Some(&kind)
+                && fields.get(3).is_some_and(|all| all.split(',').any(|one| one == option))
+        };
+        fields.into_iter().find(has).map(|fields| fields[1].to_owned())
+    };
+    groups.lines().find_map(|line| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (controllers, path) = (parts.next()?, parts.next()?);
+        if controllers.is_empty() {
+            let text = read(format!("{}{path}/cpu.max", mount("cgroup2", "rw")?))?;
+            let (quota, period) = text.trim().split_once(' ')?;
+            return Some((quota.parse().ok()?, period.parse().ok()?));
+        }
+        controllers.split(',').find(|&one| one == "cpu")?;
+        let directory = mount("cgroup", "cpu")? + path;
+        let number = |name| read(format!("{directory}/cpu.cfs_{name}_us"))?.trim().parse().ok();
+        Some((number("quota")?, number("period")?))
+    })
+}
+
+/// Whoever is killed takes along what it has left behind, and nothing of another's.
+fn commands_at_once_end_alone(belljar: &Installation) {
+    let sandbox = belljar.create(&[]);
+    let start = |number: &str| {
+        let line = format!("(setsid sleep {number}1 &); exec sleep {number}2");
+        let start = ["exec", "--detach", "--json", sandbox.id(), "--", "sh", "-c", &line];
+        started(&belljar.run(start))
+    };
+    let processes = ["100", "200", "300"].map(start);
+    let runs = || {
+        let line = "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' '; true";
+        let all = sandbox.exec(["sh", "-c", line]).expect_success().text();
+        ["1001", "1002", "2001", "2002", "3001", "3002"].map(|sleep| all.contains(sleep))
+    };
+    let becomes = |wanted: [bool; 6]| {
+        let seen = wait_until(PROMPT * 2, || (runs() == wanted).then_some(()));
+        assert!(seen.is_some(), "{:?} and not {wanted:?}", runs());
+    };
+    becomes([true; 6]);
+    // The one that was first, one of the others, and after a fourth the last.
+    for (process, left) in
+        [(0, [false, false, true, true, true, true]), (1, [false, false, false, false, true, true])]
+    {
+        belljar.run(["cancel", "--grace", "0", &processes[process]]).expect_success();
+        becomes(left);
+    }
+    sandbox.exec(["true"]).expect_success();
+    belljar.run(["cancel", "--grace", "0", &processes[2]]).expect_success();
+    becomes([false; 6]);
 }
 
 fn a_killed_server_finds_sandbox_and_process_again(belljar: &Installation) {

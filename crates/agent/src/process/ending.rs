@@ -4,14 +4,12 @@ use std::time::{Duration, Instant};
 
 use belljar_protocol::v1::{Exited, exited};
 use belljar_sys::fork::{self, Ended, Usage};
-use belljar_sys::signals;
 use rustix::process::Signal;
 
 use super::Process;
 use crate::agent::{Agent, Child};
 use crate::failure::Result;
-use crate::procfs;
-use crate::tree::{Scope, Tree};
+use crate::tree::{Scope, Tree, direct};
 
 impl Agent {
     /// Waits for every child that has ended: those we started, and those that became ours.
@@ -25,7 +23,13 @@ impl Agent {
             }
         }
         if self.sweeping {
-            self.sweeping = sweep(self);
+            // Whoever descends from a child that we started ourselves is in good hands.
+            let orphans = self.strays(false);
+            direct::kill(&orphans);
+            self.sweeping = !orphans.is_empty();
+        }
+        if let Some(key) = self.direct() {
+            self.release_tree(key);
         }
     }
 
@@ -83,10 +87,12 @@ impl Agent {
 
     /// Takes the cgroup back when the main process has ended and nobody is left in it.
     fn release_tree(&mut self, key: u32) {
-        let Some(process) = self.processes.get_mut(key) else { return };
+        let Some(process) = self.processes.get(key) else { return };
         if process.is_running() && process.not_started.is_none() {
             return;
         }
+        let over = matches!(process.tree, Some(Tree::Direct(_))) && self.direct_is_over();
+        let Some(process) = self.processes.get_mut(key) else { return };
         match process.tree.take() {
             Some(Tree::Cgroup(mut cgroup)) => {
                 if cgroup.is_empty() || cgroup.wait_until_empty().is_err() {
@@ -98,6 +104,7 @@ impl Agent {
                     process.tree = Some(Tree::Cgroup(cgroup));
                 }
             }
+            Some(Tree::Direct(_)) if over => self.dirty.push(key),
             other => process.tree = other,
         }
     }
@@ -132,6 +139,7 @@ impl Agent {
                 self.dirty.push(key);
             }
         }
+        self.kill_direct();
     }
 
     /// Kills every tree there is.
@@ -222,21 +230,3 @@ impl Process {
 
 /// How long after a KILL a process can still take to end: tearing down a large one takes a while.
 const UNKILLABLE: Duration = Duration::from_secs(5);
-
-/// Kills every child that came to us because its supervisor was killed, and everything below it; whether there was any.
-fn sweep(agent: &Agent) -> bool {
-    let all = procfs::descendants();
-    // Whoever descends from a child that we started ourselves is in good hands.
-    let ours = agent.children.keys();
-    let mut theirs = all.clone();
-    procfs::retain_below(&mut theirs, &ours);
-    let is_safe = |pid: i32| ours.contains(&pid) || theirs.iter().any(|entry| entry.pid == pid);
-    let mut any = false;
-    for entry in all.iter().filter(|entry| !is_safe(entry.pid)) {
-        if let Some(pid) = rustix::process::Pid::from_raw(entry.pid) {
-            any = true;
-            let _ = signals::send(pid, Signal::KILL.as_raw());
-        }
-    }
-    any
-}

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::CString;
 
 use belljar_protocol::v1::{self, User};
-use belljar_sys::workload::{Credentials, Program};
+use belljar_sys::workload::{Planned, Program};
 
 use crate::failure::{Problem, Result, invalid};
 use crate::setup::Setup;
@@ -12,12 +12,9 @@ use crate::setup::Setup;
 /// A start that has been checked; nothing has happened yet.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    pub(crate) program: Program,
+    pub(crate) planned: Planned,
     /// What was asked for, for messages.
     pub(crate) name: Vec<u8>,
-    pub(crate) working_directory: CString,
-    pub(crate) credentials: Option<Credentials>,
-    pub(crate) capabilities: u64,
 }
 
 /// Where programs are looked for when the environment has no `PATH`.
@@ -49,17 +46,17 @@ impl Plan {
             [only] => only.clone(),
             _ => arguments.first().cloned().unwrap_or_default(),
         };
-        Ok(Self {
+        let planned = Planned {
             program: Program::new(
                 strings(arguments)?,
                 strings(environment_strings(&environment)?)?,
                 strings(candidates)?,
             ),
-            name,
             working_directory: string(working_directory(setup, start))?,
             credentials,
             capabilities,
-        })
+        };
+        Ok(Self { planned, name })
     }
 }
 
@@ -189,7 +186,7 @@ mod tests {
         {
             let start = Start { working_directory: given.into(), ..argv(&[b"ls"]) };
             let plan = Plan::new(&setup(), &start).unwrap();
-            assert_eq!(plan.working_directory.to_str().unwrap(), expected);
+            assert_eq!(plan.planned.working_directory.to_str().unwrap(), expected);
         }
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use belljar_protocol::v1::{Start, Terminal, TreeKill};
 use belljar_sys::fork;
-use belljar_sys::workload::{Failed, Launch, STATUS_SIZE, Stage, Streams};
+use belljar_sys::workload::{Failed, Launch, Planned, STATUS_SIZE, Stage, Streams};
 use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -22,7 +22,9 @@ use crate::agent::{Agent, Child};
 use crate::connection::Use;
 use crate::failure::{Problem, Result, invalid};
 use crate::poller::{EventFlags, Token};
+use crate::prepare::is_init;
 use crate::tree::Tree;
+use crate::tree::direct::Direct;
 use crate::tree::supervisor::{self, Report, Supervisor};
 
 /// Records kept at once, running or not.
@@ -37,7 +39,6 @@ struct Ends {
     output: OwnedFd,
     /// `None`: the output is a terminal and serves as all three.
     error: Option<OwnedFd>,
-    status: OwnedFd,
 }
 
 /// Our ends.
@@ -45,6 +46,15 @@ struct Ends {
 struct Pipes {
     channels: [Channel; 2],
     input: Feed,
+}
+
+/// What was started.
+#[derive(Debug)]
+struct Launched {
+    /// `None`: its supervisor will say.
+    pid: Option<rustix::process::Pid>,
+    tree: Tree,
+    /// The reading end of the pipe on which the child says why it could not become the program.
     status: OwnedFd,
 }
 
@@ -64,13 +74,17 @@ impl Agent {
         let key = self.new_id();
         let (pipes, ends) =
             self.open_pipes(key, start).map_err(|error| exhausted("pipe", &error))?;
-        let (pid, tree) = self.launch(key, &plan, ends)?;
-        let status = self.poller.own(pipes.status, Token::Status(key));
+        if let (false, Some(memory)) = (self.has_trees(), &mut self.memory) {
+            memory.wait(self.now);
+        }
+        let working_directory = plan.planned.working_directory.as_bytes().to_vec();
+        let launched = self.launch(key, plan.planned, &ends)?;
+        let status = self.poller.own(launched.status, Token::Status(key));
         let mut process = Process {
             name: start.process.clone(),
             program: plan.name,
-            working_directory: plan.working_directory.into_bytes(),
-            pid,
+            working_directory,
+            pid: launched.pid,
             status: Some(status),
             not_started: None,
             channels: pipes.channels,
@@ -78,7 +92,7 @@ impl Agent {
             input_told: 0,
             is_terminal: start.terminal.is_some(),
             listener: Some(Listener::new(connection, stream, [0, 0])),
-            tree: Some(tree),
+            tree: Some(launched.tree),
             timeout: (start.timeout_ms > 0)
                 .then(|| self.now.checked_add(Duration::from_millis(start.timeout_ms)))
                 .flatten()
@@ -143,28 +157,30 @@ impl Agent {
         true
     }
 
-    fn launch(
-        &mut self,
-        key: u32,
-        plan: &Plan,
-        ends: Ends,
-    ) -> Result<(Option<rustix::process::Pid>, Tree)> {
+    fn launch(&mut self, key: u32, planned: Planned, ends: &Ends) -> Result<Launched> {
         let setup = self.setup.as_ref().expect("checked by the caller");
-        let mut launch = Launch {
-            program: &plan.program,
-            working_directory: &plan.working_directory,
-            streams: Streams::Terminal(ends.output.as_fd()),
-            credentials: plan.credentials.as_ref(),
-            capabilities: plan.capabilities,
-            confinement: &setup.confinement,
-            cgroup: None,
-            status: ends.status.as_fd(),
-        };
+        let mut streams = Streams::Terminal(ends.output.as_fd());
         if let Some(error) = &ends.error {
             let input = ends.input.as_ref().unwrap_or(&setup.null).as_fd();
             let (output, error) = (ends.output.as_fd(), error.as_fd());
-            launch.streams = Streams::Descriptors { input, output, error };
+            streams = Streams::Descriptors { input, output, error };
         }
+        if setup.tree_kill == TreeKill::Direct && self.direct().is_none() && is_init() {
+            let spawned = planned.spawn_beside(setup.confinement.clone(), streams);
+            let (pid, status, beside) = spawned.map_err(|error| clone_failed(&error))?;
+            self.children.insert(pid.as_raw_nonzero().get(), Child::Main(key));
+            let tree = Tree::Direct(Direct::new(beside));
+            return Ok(Launched { pid: Some(pid), tree, status });
+        }
+        let pipe = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK);
+        let (status, status_end) = pipe.map_err(|errno| exhausted("pipe", &errno.into()))?;
+        let mut launch = Launch {
+            planned: &planned,
+            streams,
+            confinement: &setup.confinement,
+            cgroup: None,
+            status: status_end.as_fd(),
+        };
         match (&mut self.cgroups, setup.tree_kill) {
             (Some(cgroups), TreeKill::Cgroup) => {
                 let cgroup = cgroups
@@ -175,7 +191,7 @@ impl Agent {
                 match spawned {
                     Ok(pid) => {
                         self.children.insert(pid.as_raw_nonzero().get(), Child::Main(key));
-                        Ok((Some(pid), Tree::Cgroup(cgroup)))
+                        Ok(Launched { pid: Some(pid), tree: Tree::Cgroup(cgroup), status })
                     }
                     Err(error) => {
                         cgroups.give_back(cgroup);
@@ -194,7 +210,7 @@ impl Agent {
                     pair.map_err(|errno| exhausted("socketpair", &errno.into()))?;
                 let mut kept = vec![
                     ends.output.as_fd(),
-                    ends.status.as_fd(),
+                    status_end.as_fd(),
                     theirs.as_fd(),
                     setup.null.as_fd(),
                 ];
@@ -211,13 +227,13 @@ impl Agent {
                     .set_interest(EventFlags::IN)
                     .map_err(|errno| exhausted("epoll", &errno.into()))?;
                 self.children.insert(pid.as_raw_nonzero().get(), Child::Supervisor(key));
-                Ok((None, Tree::Supervised(Supervisor::new(pid, socket))))
+                let tree = Tree::Supervised(Supervisor::new(pid, socket));
+                Ok(Launched { pid: None, tree, status })
             }
         }
     }
 
-    fn open_pipes(&self, key: u32, start: &Start) -> io::Result<(Pipes, Ends)> {
-        let (status, status_end) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+    fn open_pipes(&mut self, key: u32, start: &Start) -> io::Result<(Pipes, Ends)> {
         if let Some(size) = &start.terminal {
             let (master, terminal) = self.open_terminal(start, size)?;
             let writer = rustix::io::fcntl_dupfd_cloexec(&master, 3)?;
@@ -227,20 +243,18 @@ impl Agent {
                     Channel::default(),
                 ],
                 input: Feed::terminal(self.poller.own(writer, Token::Input(key))),
-                status,
             };
-            return Ok((
-                pipes,
-                Ends { input: None, output: terminal, error: None, status: status_end },
-            ));
+            return Ok((pipes, Ends { input: None, output: terminal, error: None }));
         }
         let user = self.user_of(start);
-        let (output, output_end) = open_pipe(user)?;
-        let (error, error_end) = open_pipe(user)?;
+        let count = if start.stdin { 3 } else { 2 };
+        let mut pipes = open_pipe_ends(user, count, &mut self.pipes_are_owned)?.into_iter();
+        let mut next = || pipes.next().expect("as many as were asked for");
+        let ((output, output_end), (error, error_end)) = (next(), next());
         rustix::io::ioctl_fionbio(&output, true)?;
         rustix::io::ioctl_fionbio(&error, true)?;
         let (input, input_end) = if start.stdin {
-            let (input_end, input) = open_pipe(user)?;
+            let (input_end, input) = next();
             rustix::io::ioctl_fionbio(&input, true)?;
             (Feed::pipe(self.poller.own(input, Token::Input(key))), Some(input_end))
         } else {
@@ -252,15 +266,8 @@ impl Agent {
                 Channel::new(self.poller.own(error, Token::Error(key))),
             ],
             input,
-            status,
         };
-        let ends = Ends {
-            input: input_end,
-            output: output_end,
-            error: Some(error_end),
-            status: status_end,
-        };
-        Ok((pipes, ends))
+        Ok((pipes, Ends { input: input_end, output: output_end, error: Some(error_end) }))
     }
 
     fn open_terminal(&self, start: &Start, size: &Terminal) -> io::Result<(OwnedFd, OwnedFd)> {
@@ -311,6 +318,9 @@ impl Process {
             _ => {}
         }
         self.status = None;
+        if let Some(Tree::Direct(direct)) = &mut self.tree {
+            direct.forget_plan();
+        }
     }
 
     fn explain(&self, failed: Failed) -> Problem {
@@ -345,28 +355,35 @@ impl Listener {
     }
 }
 
-/// A pipe that programs may open again by way of `/dev/stdout`, whoever they run as.
-fn open_pipe(user: u32) -> io::Result<(OwnedFd, OwnedFd)> {
-    let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
-    match rustix::fs::fchmod(&writer, Mode::from_raw_mode(0o666)) {
-        Ok(()) => Ok((reader, writer)),
-        // gVisor's kernel has pipes that belong to whoever made them, for good; so the user makes them.
-        Err(rustix::io::Errno::PERM) => pipe_of(user),
-        Err(errno) => Err(errno.into()),
-    }
-}
+/// Both ends of a pipe.
+type Pipe = (OwnedFd, OwnedFd);
 
-fn pipe_of(user: u32) -> io::Result<(OwnedFd, OwnedFd)> {
+/// Pipes that programs may open again by way of `/dev/stdout`, whoever they run as.
+fn open_pipe_ends(user: u32, count: usize, owned: &mut bool) -> io::Result<Vec<Pipe>> {
+    if !*owned {
+        let pipes = open_plain(count)?;
+        let mode = Mode::from_raw_mode(0o666);
+        match pipes.iter().try_for_each(|(_, writer)| rustix::fs::fchmod(writer, mode)) {
+            Ok(()) => return Ok(pipes),
+            // gVisor's kernel has pipes that belong to whoever made them, for good; so the user makes them.
+            Err(rustix::io::Errno::PERM) => *owned = true,
+            Err(errno) => return Err(errno.into()),
+        }
+    }
     let own = rustix::process::geteuid();
     let be = |user: Uid| rustix::thread::set_thread_res_uid(own, user, own);
     be(Uid::from_raw(user))?;
-    let made = pipe_with(PipeFlags::CLOEXEC);
+    let made = open_plain(count);
     be(own)?;
     // Changing from root and back takes and gives nothing but this set.
     let mut sets = rustix::thread::capabilities(None)?;
     sets.effective = sets.permitted;
     rustix::thread::set_capabilities(None, sets)?;
-    Ok(made?)
+    made
+}
+
+fn open_plain(count: usize) -> io::Result<Vec<Pipe>> {
+    (0..count).map(|_| Ok(pipe_with(PipeFlags::CLOEXEC)?)).collect()
 }
 
 pub(super) fn window_size(rows: u32, columns: u32) -> Winsize {

@@ -4,6 +4,7 @@
 mod host;
 
 mod conversation;
+mod direct;
 mod files;
 mod owners;
 mod processes;

@@ -191,6 +191,7 @@ fn configuration(setup: &AgentSetup, user: UserIds) -> v1::Configure {
         tree_kill: match setup.tree_kill {
             TreeKill::Cgroup => v1::TreeKill::Cgroup,
             TreeKill::Subreaper => v1::TreeKill::Subreaper,
+            TreeKill::Direct => v1::TreeKill::Direct,
         }
         .into(),
         window: 256 * 1024,

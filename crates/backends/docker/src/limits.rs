@@ -205,7 +205,7 @@ fn walls(spec: &SandboxSpec, facts: &Facts, chosen: &mut Chosen) -> Result<()> {
     chosen.say(
         Subject::Processes,
         "a timeout ends the whole tree",
-        "a subreaper per process",
+        "a subreaper per process; in a kernel of its own one process has the agent for it",
         true,
     );
     if let Some(programs) = &spec.programs {

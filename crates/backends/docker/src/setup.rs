@@ -39,7 +39,7 @@ pub(crate) fn agent_setup(
         seccomp: vec![seccomp::own().to_vec()],
         shared_seccomp: vec![seccomp::shared().to_vec()],
         landlock,
-        tree_kill: TreeKill::Subreaper,
+        tree_kill: if own_kernel { TreeKill::Direct } else { TreeKill::Subreaper },
         resource_limits: vec![ResourceLimit { resource: RLIMIT_CORE, soft: 0, hard: 0 }],
         root_capabilities: 0,
         memory_watch_bytes: None,

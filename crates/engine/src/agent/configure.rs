@@ -79,6 +79,7 @@ pub(crate) fn configuration(setup: AgentSetup, identity: &Identity<'_>) -> v1::C
         tree_kill: match setup.tree_kill {
             TreeKill::Cgroup => v1::TreeKill::Cgroup,
             TreeKill::Subreaper => v1::TreeKill::Subreaper,
+            TreeKill::Direct => v1::TreeKill::Direct,
         } as i32,
         window: u32::try_from(WINDOW).expect("a window of some hundred kilobytes"),
         lease: Some(v1::Lease {

@@ -108,7 +108,7 @@ pub(super) async fn begin(
     request.environment = environment;
     let process = random::process_id();
     let place = match request.keep_output {
-        true => Place::new(inner, &process),
+        true => Place::open(inner, &process)?,
         false => Place::without_log(inner, &process),
     };
     let attendant = inner.presence.token()?;

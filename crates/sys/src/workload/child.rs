@@ -7,51 +7,50 @@
 
 use std::os::fd::{AsRawFd, RawFd};
 
-use super::{Confinement, Credentials, Failed, Filter, Launch, Limit, Stage, Streams};
+use super::{Confinement, Credentials, Ends, Failed, Filter, Limit, Planned, Program, Stage};
 use crate::guest::call;
 use crate::uapi;
 
 type Result<T, E = Failed> = std::result::Result<T, E>;
 
-pub(super) fn run(launch: &Launch<'_>) -> ! {
-    let status = launch.status.as_raw_fd();
-    let failed = match prepare(launch) {
-        Ok(()) => exec(launch),
+pub(super) fn run(planned: &Planned, confinement: &Confinement, ends: Ends) -> ! {
+    let failed = match prepare(planned, confinement, ends) {
+        Ok(()) => exec(&planned.program),
         Err(failed) => failed,
     };
     let bytes = failed.to_bytes();
-    let _ = call(libc::SYS_write, [status as usize, bytes.as_ptr() as usize, bytes.len(), 0, 0]);
+    let _ =
+        call(libc::SYS_write, [ends.status as usize, bytes.as_ptr() as usize, bytes.len(), 0, 0]);
     loop {
         let _ = call(libc::SYS_exit_group, [127, 0, 0, 0, 0]);
     }
 }
 
-fn prepare(launch: &Launch<'_>) -> Result<()> {
+fn prepare(planned: &Planned, confinement: &Confinement, ends: Ends) -> Result<()> {
     // A session of its own: the group is signalled as one, and no terminal of the parent is inherited.
     step(Stage::Session, libc::SYS_setsid, [0; 5])?;
-    for (number, descriptor) in launch.streams.raw().into_iter().enumerate() {
+    for (number, descriptor) in ends.streams.into_iter().enumerate() {
         // The parent holds its own 0, 1 and 2 open, so a source never is one of the numbers written here.
         step(Stage::Streams, libc::SYS_dup3, [descriptor as usize, number, 0, 0, 0])?;
     }
-    if let Streams::Terminal(_) = launch.streams {
+    if ends.is_terminal {
         step(Stage::Terminal, libc::SYS_ioctl, [0, libc::TIOCSCTTY as usize, 0, 0, 0])?;
     }
-    limit(launch.confinement)?;
-    become_user(launch.confinement, launch.credentials, launch.capabilities)?;
+    limit(confinement)?;
+    become_user(confinement, planned.credentials.as_ref(), planned.capabilities)?;
     // As the user, who must be allowed to enter it; `/proc/N/fd/M` and its kin would lead out of what paths can say.
-    let directory = open_directory(launch.working_directory.as_ptr() as usize)?;
+    let directory = open_directory(planned.working_directory.as_ptr() as usize)?;
     step(Stage::WorkingDirectory, libc::SYS_fchdir, [directory as usize, 0, 0, 0, 0])?;
-    wall_in(launch.confinement)?;
+    wall_in(confinement)?;
     // Everything is close-on-exec when it is made; this makes it certain.
     let all = [3, i32::MAX as usize, libc::CLOSE_RANGE_CLOEXEC as usize, 0, 0];
     step(Stage::Descriptors, libc::SYS_close_range, all)?;
     unblock_signals()?;
-    filter(launch.confinement)
+    filter(confinement)
 }
 
 /// Returns only if no candidate could be run: what `execvp` would have said.
-fn exec(launch: &Launch<'_>) -> Failed {
-    let program = launch.program;
+fn exec(program: &Program) -> Failed {
     let mut errno = libc::ENOENT;
     for candidate in &program.candidates {
         let arguments = [
