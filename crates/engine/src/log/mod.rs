@@ -3,7 +3,8 @@
 //! A log is a directory of segments `log.<number>`, each a sequence of records
 //! `[u8 channel][u64 offset][u32 length][data]` (little-endian). Offsets count the bytes of one channel from the start
 //! of the process, so a reader can ask for "standard error from byte 4096" at any time. When all segments together
-//! grow beyond the cap, the oldest goes; offsets never change, a reader that asks for lost bytes sees a later offset.
+//! grow beyond the cap, the oldest goes; offsets never change, a reader that asks for lost bytes sees a later offset. Every
+//! segment but the first begins with an empty record per channel, which tells where that channel goes on.
 //!
 //! Guarantees: at most one writer (the process's attendant); a crash leaves at most one torn record, at the very
 //! end, which the next writer cuts off and readers take for "not there yet". Not here: who may read a log.

@@ -124,7 +124,7 @@ impl Current {
             let start = wanted.get(header.channel);
             let end = header.offset + header.length as u64;
             let next = self.position + (HEADER + header.length) as u64;
-            if end <= start {
+            if end <= start || header.length == 0 {
                 if next > self.reader.get_ref().metadata()?.len() {
                     self.rewind()?;
                     return Ok(None);

@@ -154,6 +154,24 @@ fn a_slow_reader_sees_a_later_offset_for_what_is_gone() {
 }
 
 #[test]
+fn a_channel_whose_records_are_all_gone_still_has_its_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut writer = LogWriter::new(directory.path(), SMALL_CAP);
+    writer.append(Channel::Stdout, 0, b"early").unwrap();
+    for index in 0..1000u64 {
+        writer.append(Channel::Stderr, index, b"x").unwrap();
+    }
+    let records = read_all(directory.path(), Offsets::default());
+    assert_eq!(bytes_of(&records, Channel::Stdout).0, None);
+    let ends = Offsets { stdout: 5, stderr: 1000 };
+    assert_eq!(LogWriter::open(directory.path(), SMALL_CAP).unwrap().ends(), ends);
+    for known in [None, Some(ends)] {
+        let extent = Extent::of(directory.path(), known).unwrap();
+        assert_eq!((extent.kept_from.stdout, extent.end), (5, ends));
+    }
+}
+
+#[test]
 fn bytes_that_are_sent_again_are_logged_once() {
     let directory = tempfile::tempdir().unwrap();
     let mut writer = LogWriter::open(directory.path(), DEFAULT_CAP).unwrap();

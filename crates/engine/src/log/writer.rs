@@ -11,6 +11,10 @@ use super::{Channel, HEADER, Header, MAX_DATA, Offsets, Position, segment_path, 
 /// The cap is divided into this many segments, so that rotation loses an eighth of what is kept.
 const SEGMENTS: u64 = 8;
 
+/// What a segment other than the first begins with: for each channel an empty record where it goes on. Otherwise nobody
+/// could tell how far one reaches whose records are all gone.
+const MARKS: usize = Channel::ALL.len() * HEADER;
+
 /// The one writer of a log.
 ///
 /// Preconditions: the caller is the one attendant of the process. Segments appear with the first byte.
@@ -34,9 +38,9 @@ struct Segment {
 }
 
 impl LogWriter {
-    /// Opens the log in `directory`; continues one that an earlier writer left.
-    pub(crate) fn open(directory: &Path, cap: u64) -> io::Result<Self> {
-        let mut writer = Self {
+    /// A log in `directory`, where there is none.
+    pub(crate) fn new(directory: &Path, cap: u64) -> Self {
+        Self {
             directory: directory.to_owned(),
             cap: cap.max(SEGMENTS * HEADER as u64),
             full: VecDeque::new(),
@@ -44,7 +48,12 @@ impl LogWriter {
             next_number: 0,
             ends: Offsets::default(),
             buffer: Vec::new(),
-        };
+        }
+    }
+
+    /// Opens the log in `directory`; continues one that an earlier writer left.
+    pub(crate) fn open(directory: &Path, cap: u64) -> io::Result<Self> {
+        let mut writer = Self::new(directory, cap);
         for number in segments(directory)? {
             let path = segment_path(directory, number);
             let mut file = OpenOptions::new().read(true).write(true).open(path)?;
@@ -87,13 +96,19 @@ impl LogWriter {
     }
 
     fn append_record(&mut self, channel: Channel, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.buffer.clear();
-        self.buffer.extend_from_slice(&Header { channel, offset, length: data.len() }.encode());
-        self.buffer.extend_from_slice(data);
-        self.rotate(self.buffer.len() as u64)?;
+        self.rotate((MARKS + HEADER + data.len()) as u64)?;
         let Some(segment) = &mut self.current else {
             return Err(io::Error::other("a log without a segment"));
         };
+        self.buffer.clear();
+        if segment.number > 0 && segment.length == 0 {
+            for channel in Channel::ALL {
+                let mark = Header { channel, offset: self.ends.get(channel), length: 0 };
+                self.buffer.extend_from_slice(&mark.encode());
+            }
+        }
+        self.buffer.extend_from_slice(&Header { channel, offset, length: data.len() }.encode());
+        self.buffer.extend_from_slice(data);
         match segment.file.write_all(&self.buffer) {
             Ok(()) => {
                 segment.length += self.buffer.len() as u64;
