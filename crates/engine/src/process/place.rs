@@ -34,6 +34,13 @@ pub(super) struct NoRoom {
 }
 
 impl Place {
+    /// For a process that was not there before.
+    pub(super) fn new(inner: &Inner, id: &ProcessId) -> Self {
+        let path = inner.directory.process(id);
+        let log = LogWriter::new(&path, DEFAULT_CAP);
+        Self { path, log: Some(log), received: Offsets::default(), complained: false }
+    }
+
     /// Opens the log, and goes on where an earlier attendant left it.
     pub(super) fn open(inner: &Inner, id: &ProcessId) -> Result<Self> {
         let path = inner.directory.process(id);

@@ -108,7 +108,7 @@ pub(super) async fn begin(
     request.environment = environment;
     let process = random::process_id();
     let place = match request.keep_output {
-        true => Place::open(inner, &process)?,
+        true => Place::new(inner, &process),
         false => Place::without_log(inner, &process),
     };
     let attendant = inner.presence.token()?;
