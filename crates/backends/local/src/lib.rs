@@ -56,19 +56,40 @@ impl Local {
         let program = directory.join("belljar-agent"); // the name under which it serves
         fs::write(&program, belljar_agent_image::AGENT)?;
         fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o700))?;
-        let child = std::process::Command::new(&program)
+        let mut command = std::process::Command::new(&program);
+        command
             .arg("listen=0")
             .stdin(std::process::Stdio::from(OwnedFd::from(listener)))
             .stdout(std::process::Stdio::null())
             // It outlives us: whoever waits for the end of our output must not wait for it.
-            .stderr(std::process::Stdio::null())
-            .spawn()?;
+            .stderr(std::process::Stdio::null());
+        let child = spawn(&mut command)?;
         let identity = ProcessIdentity::of(child.id() as i32)?;
         fs::write(directory.join("process"), identity.to_text())?;
         self.children.lock().unwrap_or_else(PoisonError::into_inner).insert(spec.id.clone(), child);
         Ok(())
     }
 }
+
+/// Starts a program that was written just now. A child that another thread made meanwhile has it open for writing until it
+/// has become its own program, and so long the kernel refuses to run it.
+fn spawn(command: &mut std::process::Command) -> io::Result<std::process::Child> {
+    let begun = std::time::Instant::now();
+    loop {
+        match command.spawn() {
+            Err(error)
+                if error.kind() == io::ErrorKind::ExecutableFileBusy
+                    && begun.elapsed() < BUSY_PATIENCE =>
+            {
+                std::thread::yield_now();
+            }
+            other => return other,
+        }
+    }
+}
+
+/// How long a program may be held open by a child that is on its way to become another.
+const BUSY_PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
 
 #[async_trait]
 impl Backend for Local {
