@@ -24,7 +24,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use belljar_sys::process::ProcessIdentity;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, unlinkat};
 
 use crate::failure::{Result, Stage};
 use crate::wire::Failure;
@@ -152,16 +152,22 @@ impl Place {
         here.chain(aside).filter_map(|sandbox| Identity::read(&sandbox)?.range).collect()
     }
 
-    /// Moves a sandbox's directory out of sight. Nothing there is fine.
-    pub(crate) fn discard(&self, id: &str) {
-        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-        let trash = self.path.join("trash").join(format!("{id}-{}-{}", now.tv_sec, now.tv_nsec));
-        if let Ok(sandbox) = self.open_sandbox(id)
-            && let Some(Identity { range: Some(range), .. }) = Identity::read(&sandbox)
-        {
+    /// Removes a sandbox's directory, or moves it out of sight if there is more in it than every sandbox has; true if that
+    /// is still to be removed. Nothing there is fine.
+    pub(crate) fn discard(&self, id: &str) -> bool {
+        let Ok(sandbox) = self.open_sandbox(id) else { return false };
+        if let Some(Identity { range: Some(range), .. }) = Identity::read(&sandbox) {
             crate::ids::give_back(self.ids.as_fd(), range);
         }
-        let _ = fs::rename(self.path.join("sandboxes").join(id), trash);
+        for name in [AGENT_SOCKET, PROCESS] {
+            let _ = unlinkat(&sandbox, name, AtFlags::empty());
+        }
+        if unlinkat(&self.sandboxes, id, AtFlags::REMOVEDIR).is_ok() {
+            return false;
+        }
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        let trash = self.path.join("trash").join(format!("{id}-{}-{}", now.tv_sec, now.tv_nsec));
+        fs::rename(self.path.join("sandboxes").join(id), trash).is_ok()
     }
 
     /// Removes one thing that was moved out of sight; false if there was none that can be removed.
@@ -217,6 +223,7 @@ impl Identity {
 }
 
 const PROCESS: &str = "process";
+pub(crate) const AGENT_SOCKET: &str = "agent.sock";
 
 fn write(sandbox: &OwnedFd, name: &str, text: &str) -> io::Result<()> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;

@@ -17,7 +17,7 @@ use crate::fault::point;
 use crate::gateway;
 use crate::helper::{Cell, doors_here};
 use crate::ids::{self, AGENT};
-use crate::place::Identity;
+use crate::place::{AGENT_SOCKET, Identity};
 use crate::plan::{self, CLONE_NEWNET, CLONE_NEWUSER, NAMESPACES, Prepared};
 use crate::runtime;
 use crate::serve::Launcher;
@@ -239,7 +239,7 @@ fn listen_in(directory: &OwnedFd) -> std::io::Result<OwnedFd> {
     // Socket addresses are short and state directories may not be, so the address is relative. This process has one
     // thread, and nothing else in it depends on the working directory.
     rustix::process::fchdir(directory)?;
-    let bound = bind(&socket, &SocketAddrUnix::new("agent.sock")?);
+    let bound = bind(&socket, &SocketAddrUnix::new(AGENT_SOCKET)?);
     rustix::process::chdir("/")?;
     bound?;
     listen(&socket, BACKLOG)?;

@@ -64,9 +64,11 @@ impl Launcher {
         }
         self.remove_group(id)?;
         point("launcher.stop.cgroup");
-        self.place.discard(id);
+        let more = self.place.discard(id);
         point("launcher.stop.discarded");
-        self.sweeper.take(None, &self.place);
+        if more {
+            self.sweeper.empty_trash(&self.place);
+        }
         Ok(())
     }
 
@@ -132,7 +134,9 @@ impl Launcher {
 
     pub(crate) fn finish(&mut self, stopping: Stopping) -> Result<()> {
         process::reap(stopping.pidfd.as_fd());
-        self.sweeper.take(stopping.mounts, &self.place);
+        if let Some(mounts) = stopping.mounts {
+            self.sweeper.take(mounts);
+        }
         self.remove(&stopping.id)
     }
 

@@ -12,6 +12,9 @@ use belljar_sys::process::{self, Forked};
 use crate::failure::{Result, Stage};
 use crate::place::Place;
 
+/// The same for everything: a message with a descriptor is about that, one without about the trash.
+const MESSAGE: &[u8] = b"s";
+
 pub(crate) struct Sweeper {
     socket: OwnedFd,
     pidfd: OwnedFd,
@@ -28,18 +31,24 @@ impl Sweeper {
                 let mut buffer = [0; 8];
                 while place.empty_trash_once() {}
                 // What arrives is dropped right there, and with it goes what it held.
-                while let Ok((1.., _)) = message::receive(&theirs, &mut buffer) {
-                    while place.empty_trash_once() {}
+                while let Ok((1.., held)) = message::receive(&theirs, &mut buffer) {
+                    if held.is_empty() {
+                        while place.empty_trash_once() {}
+                    }
                 }
                 std::process::exit(0);
             }
         }
     }
 
-    /// Hands over what is to be let go, and has the trash emptied. Should the sweeper be gone, it happens here.
-    pub(crate) fn take(&self, held: Option<OwnedFd>, place: &Place) {
-        let held: Vec<_> = held.iter().map(AsFd::as_fd).collect();
-        if message::send(&self.socket, b"s", &held).is_err() {
+    /// Hands over what is to be let go. Should the sweeper be gone, that happens here.
+    pub(crate) fn take(&self, held: OwnedFd) {
+        let _ = message::send(&self.socket, MESSAGE, &[held.as_fd()]);
+    }
+
+    /// Has the trash emptied. Should the sweeper be gone, it happens here.
+    pub(crate) fn empty_trash(&self, place: &Place) {
+        if message::send(&self.socket, MESSAGE, &[]).is_err() {
             while place.empty_trash_once() {}
         }
     }
