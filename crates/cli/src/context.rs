@@ -28,6 +28,9 @@ pub(crate) enum Server {
     Remote(Address),
 }
 
+/// Freed memory that is kept rather than given back: more than transactions and requests usually need.
+const KEPT_HEAP: u32 = 1 << 20;
+
 /// Settings and runtime of one command.
 #[derive(Debug)]
 pub(crate) struct Context {
@@ -66,6 +69,7 @@ impl Context {
         give(Key::Server, global.server.clone());
         give(Key::ServerSecret, global.api_key.clone());
         let settings = Settings::resolve(&Sources::of_process(global.config.clone()), flags)?;
+        belljar_sys::heap::keep_freed(KEPT_HEAP);
         let runtime = runtime.enable_all().build().map_err(|error| {
             Failure::new(Code::HostExhausted, "the runtime cannot be started").caused_by(&error)
         })?;

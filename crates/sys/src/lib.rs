@@ -11,6 +11,7 @@ pub mod directory;
 pub mod fault;
 pub mod fork;
 mod guest;
+pub mod heap;
 pub mod identity;
 pub mod inherited;
 pub mod landlock;
