@@ -13,6 +13,7 @@
 mod agent;
 mod arguments;
 mod connection;
+mod crowd;
 mod denied;
 mod failure;
 mod files;

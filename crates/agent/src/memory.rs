@@ -45,7 +45,16 @@ impl Agent {
         }
         watch.next = self.now + INTERVAL;
         let limit = watch.limit;
-        if !self.has_trees() || resident() <= limit || proportional() <= limit {
+        if !self.has_trees() {
+            return;
+        }
+        let processes = procfs::descendants();
+        if self.is_crowded(&processes) {
+            for process in self.processes.values_mut().filter(|process| process.is_running()) {
+                process.pids_exhausted = true;
+            }
+        }
+        if resident(&processes) <= limit || proportional() <= limit {
             return;
         }
         for process in self.processes.values_mut().filter(|process| process.is_running()) {
@@ -65,7 +74,7 @@ impl Agent {
             });
         UsageReport {
             processes: processes.len() as u32,
-            resident_bytes: processes.iter().map(|entry| entry.resident_bytes).sum(),
+            resident_bytes: resident(&processes),
             user_us,
             system_us,
             uptime_ms: self.now.duration_since(self.started).as_millis() as u64,
@@ -73,8 +82,8 @@ impl Agent {
     }
 }
 
-fn resident() -> u64 {
-    procfs::descendants().iter().map(|entry| entry.resident_bytes).sum()
+fn resident(processes: &[procfs::Entry]) -> u64 {
+    processes.iter().map(|entry| entry.resident_bytes).sum()
 }
 
 fn proportional() -> u64 {

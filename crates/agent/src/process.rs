@@ -53,6 +53,7 @@ pub(crate) struct Process {
     timed_out: bool,
     cancelled: bool,
     pub(crate) memory_exceeded: bool,
+    pub(crate) pids_exhausted: bool,
     ended: Option<Exited>,
     /// The host has recorded the end; only open pipes keep the record.
     forgotten: bool,

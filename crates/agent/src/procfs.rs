@@ -13,6 +13,7 @@ use crate::prepare::is_init;
 pub(crate) struct Entry {
     pub(crate) pid: i32,
     pub(crate) parent: i32,
+    pub(crate) threads: u64,
     pub(crate) resident_bytes: u64,
     /// Its own time and that of the children it waited for.
     pub(crate) user_us: u64,
@@ -128,6 +129,7 @@ fn parse_stat(stat: &str) -> Option<Entry> {
     Some(Entry {
         pid,
         parent: fields.get(1)?.parse().ok()?,
+        threads: number(17)?,
         user_us: ticks(11)? + ticks(13)?,
         system_us: ticks(12)? + ticks(14)?,
         resident_bytes: number(21)? * rustix::param::page_size() as u64,
@@ -150,6 +152,7 @@ mod tests {
             Some(Entry {
                 pid: 7,
                 parent: 3,
+                threads: 1,
                 resident_bytes: 12 * page,
                 user_us: 120_000,
                 system_us: 140_000,

@@ -28,7 +28,7 @@ pub(crate) struct Setup {
     /// The end of everything that is to be read as empty, and of everything that is to be lost.
     pub(crate) null: OwnedFd,
     root_capabilities: u64,
-    single_user: bool,
+    pub(crate) single_user: bool,
     /// Who no program may be: a host would be taken for it.
     host: Option<u32>,
     /// The filters that are to stand before the agent itself, until they do.

@@ -454,6 +454,9 @@ pub struct Exited {
     pub read_bytes: u64,
     #[prost(uint64, tag = "14")]
     pub written_bytes: u64,
+    /// the agent saw as many processes as a resource limit lets there be
+    #[prost(bool, tag = "15")]
+    pub pids_exhausted: bool,
     #[prost(oneof = "exited::Status", tags = "2, 3")]
     pub status: ::core::option::Option<exited::Status>,
 }

@@ -99,6 +99,22 @@ fn asked_process_limits_hold(belljar: &Installation) {
         // The kernel counts refusals in a control group only; RLIMIT_NPROC leaves no trace.
         expect_limit(&answer, "pids-exhausted");
     }
+
+    // Where nobody counts, the agent sees that there are as many as may be when a command fails.
+    let flood = "for i in $(seq 100); do sleep 60 & done 2>/dev/null";
+    let answer = sandbox.exec_with(&["--json"], ["sh", "-c", flood]).json();
+    assert_ne!(answer["exit_code"], 0, "{answer}");
+    expect_limit(&answer, "pids-exhausted");
+
+    // Some processes are no flood, however the command ends.
+    let sandbox = with_limit(belljar, &["--pids", "40"]);
+    let some = "for i in $(seq 20); do sleep 60 & done; exit 3";
+    let answer = sandbox.exec_with(&["--json"], ["sh", "-c", some]).json();
+    assert_eq!(
+        (&answer["exit_code"], &answer["limits_hit"]),
+        (&3.into(), &Value::Array(vec![])),
+        "{answer}"
+    );
 }
 
 fn memory_ends_in_oom_for_this_sandbox_only(belljar: &Installation) {

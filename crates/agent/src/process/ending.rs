@@ -37,7 +37,10 @@ impl Agent {
         let window = self.window();
         // It has run until now, however long ago the loop last turned.
         self.lease.touch(self.now);
+        // Only of one that failed, since looking takes a while.
+        let crowded = ended != Ended::Code(0) && self.was_crowded();
         let Some(process) = self.processes.get_mut(key) else { return };
+        process.pids_exhausted |= crowded;
         // The exit may be seen before the word about the start.
         process.read_status();
         process.status = None;
@@ -216,6 +219,7 @@ impl Process {
             timed_out: self.timed_out,
             cancelled: self.cancelled,
             memory_exceeded: self.memory_exceeded,
+            pids_exhausted: self.pids_exhausted,
             user_us: usage.user_us,
             system_us: usage.system_us,
             peak_rss_bytes: usage.peak_rss_bytes,

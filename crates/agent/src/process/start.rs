@@ -102,6 +102,7 @@ impl Agent {
             timed_out: false,
             cancelled: false,
             memory_exceeded: false,
+            pids_exhausted: false,
             ended: None,
             forgotten: false,
         };

@@ -23,6 +23,7 @@ pub(crate) struct Ended {
     pub(crate) signal: Option<i32>,
     pub(crate) timed_out: bool,
     pub(crate) memory_exceeded: bool,
+    pub(crate) pids_exhausted: bool,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
 }
@@ -142,6 +143,7 @@ fn ended(exited: v1::Exited, [stdout, stderr]: [Vec<u8>; 2]) -> Ended {
         signal,
         timed_out: exited.timed_out,
         memory_exceeded: exited.memory_exceeded,
+        pids_exhausted: exited.pids_exhausted,
         stdout: String::from_utf8_lossy(&stdout).into_owned(),
         stderr: String::from_utf8_lossy(&stderr).into_owned(),
     }

@@ -206,10 +206,12 @@ pub(crate) fn classify(
     if exited.timed_out {
         limits_hit.push(Code::TimedOut);
     }
-    if let Some((before, after)) = counted {
-        if after.pids_refused > before.pids_refused {
-            limits_hit.push(Code::PidsExhausted);
-        }
+    let pids_counted =
+        counted.is_some_and(|(before, after)| after.pids_refused > before.pids_refused);
+    if exited.pids_exhausted || pids_counted {
+        limits_hit.push(Code::PidsExhausted);
+    }
+    if let Some((_, after)) = counted {
         let no_bytes = after.disk_free_bytes.is_some_and(|free| free < DISK_FULL_BYTES);
         if no_bytes || after.disk_free_inodes == Some(0) {
             limits_hit.push(Code::DiskFull);
@@ -265,6 +267,8 @@ mod tests {
         // A child died of memory, the command went on: worth knowing, but not how the command ended.
         check(exited(Status::Code(1)), oom, Reason::Exited, &[Code::Oom], 1);
         check(exited(Status::Code(1)), pids, Reason::Exited, &[Code::PidsExhausted], 1);
+        let seen = v1::Exited { pids_exhausted: true, ..exited(Status::Code(2)) };
+        check(seen, none, Reason::Exited, &[Code::PidsExhausted], 2);
         check(exited(Status::Code(1)), disk, Reason::Exited, &[Code::DiskFull], 1);
         check(exited(Status::Code(1)), inodes, Reason::Exited, &[Code::DiskFull], 1);
         check(v1::Exited::default(), none, Reason::Signalled, &[], 137);
