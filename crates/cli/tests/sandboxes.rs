@@ -250,6 +250,14 @@ fn what_this_host_can_do_is_told() {
     let place = place!();
     let probes = place.run(&["probe", "--json"]).exits(0).json();
     assert!(probes.as_array().unwrap().iter().any(|probe| probe["backend"] == "native"));
+    let nowhere = [("BELLJAR_SERVER", "embedded"), ("BELLJAR_DOCKER_HOST", "unix:///nowhere")];
+    let words = ["probe", "--backend", "docker", "--refresh", "--json"];
+    let probes = place.run_with(&words, &nowhere).exits(125).json();
+    assert_eq!(
+        probes.as_array().unwrap().len(),
+        1,
+        "that no engine is there is said once: {probes}"
+    );
     place.run(&["doctor"]).exits(0);
     let json = place.run(&["doctor", "--leaks", "--json"]).exits(0).json();
     assert_eq!(json["leaks"]["found"], serde_json::json!([]));

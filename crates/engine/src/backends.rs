@@ -70,7 +70,12 @@ impl Backends {
                 probes.push(self.memory.probe(backend, None, refresh).await);
             }
             for runtime in runtimes {
-                probes.push(self.memory.probe(backend, Some(&runtime), refresh).await);
+                let probe = self.memory.probe(backend, Some(&runtime), refresh).await;
+                // What names no runtime is said of the backend as a whole, and that once.
+                let is_said = probe.runtime.is_none() && probes.last().is_some_and(said(&probe));
+                if !is_said {
+                    probes.push(probe);
+                }
             }
         }
         probes
@@ -255,6 +260,11 @@ impl Backends {
                 .with_remedy(format!("use `auto` or one of: {}", names.join(", ")))
         })
     }
+}
+
+/// Whether another probe says the same.
+fn said(probe: &Probe) -> impl Fn(&Probe) -> bool {
+    |other| (&other.backend, &other.reason) == (&probe.backend, &probe.reason)
 }
 
 fn isolates_nothing(backend: &Arc<dyn Backend>) -> bool {

@@ -132,7 +132,11 @@ impl Docker {
             Ok(daemon) => &daemon.facts,
             Err(error) => return failed_probe(error),
         };
-        let Some(found) = facts.runtime(runtime) else { return failed_probe(no_runtime(runtime)) };
+        let Some(found) = facts.runtime(runtime) else {
+            probe = failed_probe(no_runtime(runtime));
+            (probe.runtime, probe.class) = (Some(runtime.to_owned()), class(Some(runtime)));
+            return probe;
+        };
         probe.runtime = Some(found.to_owned());
         probe.class = class(Some(found));
         match self.try_probe(found).await {

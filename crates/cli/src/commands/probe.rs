@@ -66,6 +66,15 @@ pub(crate) fn render(probes: &[v1::Probe]) -> String {
     table.render(0)
 }
 
+/// What to do about each that does not work.
+pub(crate) fn render_hints(probes: &[v1::Probe]) -> String {
+    let hint = |probe: &v1::Probe| {
+        let remedy = probe.remedy.as_ref()?;
+        Some(format!("hint for `{}`: {remedy}\n", name(probe)))
+    };
+    probes.iter().filter_map(hint).collect()
+}
+
 /// What would hold a sandbox with the default limits, for every backend that works.
 fn render_rules(probes: &[v1::Probe]) -> String {
     let mut text = String::new();
@@ -75,7 +84,7 @@ fn render_rules(probes: &[v1::Probe]) -> String {
     text
 }
 
-fn name(probe: &v1::Probe) -> String {
+pub(crate) fn name(probe: &v1::Probe) -> String {
     match &probe.runtime {
         Some(runtime) => format!("{}/{runtime}", probe.backend),
         None => probe.backend.clone(),

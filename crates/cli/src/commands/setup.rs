@@ -52,9 +52,8 @@ fn render(report: &Report) -> String {
     let mut text: String = report.steps.iter().map(|step| format!("{step}\n")).collect();
     text.push('\n');
     text.push_str(&probe::render(&report.backends));
-    for remedy in report.backends.iter().filter_map(|probe| probe.remedy.as_ref()) {
-        text.push_str(&format!("\nhint: {remedy}\n"));
-    }
+    text.push('\n');
+    text.push_str(&probe::render_hints(&report.backends));
     for gap in &report.gaps {
         text.push_str(&format!("\n{}", gap.render()));
     }

@@ -144,6 +144,14 @@ fn what_an_engine_cannot_keep_is_refused_with_the_reason(belljar: &Installation)
         assert!(refused.stderr.contains("hint:"), "{flags:?}: {refused}");
     }
     assert_eq!(belljar.daemon().containers("name=belljar-"), "", "something was made");
+    // What the engine does not have is named with the class that it would be.
+    let probes = belljar.run(["probe", "--backend", "docker", "--json"]).expect_success().json();
+    let of = |runtime: &str| {
+        let probes = probes.as_array().into_iter().flatten();
+        probes.clone().find(|probe| probe["runtime"] == runtime).map(|probe| probe["class"].clone())
+    };
+    assert_eq!(of("kata"), Some("vm".into()), "{probes}");
+    assert_eq!(of("runsc"), Some("kernel".into()), "{probes}");
     // The same without what cannot be kept.
     assert_eq!(run(belljar, &["--user", "1001"], "id -u").expect_success().text(), "1001\n");
     let flags = ["--workspace", &files, "--workspace-mode", "bind"];

@@ -89,12 +89,11 @@ pub(crate) fn examine(state_dir: &Path) -> Vec<Finding> {
 fn render(report: &Report) -> String {
     let mut text = String::from("backends\n");
     text.push_str(&indented(&probe::render(&report.backends)));
+    text.push('\n');
+    text.push_str(&indented(&probe::render_hints(&report.backends)));
     for probe in &report.backends {
-        if let Some(remedy) = &probe.remedy {
-            text.push_str(&format!("\n  hint: {remedy}\n"));
-        }
         if probe.works && !probe.enforcement.is_empty() {
-            text.push_str(&format!("\n{}, with default limits\n", probe.backend));
+            text.push_str(&format!("\n{}, with default limits\n", probe::name(probe)));
             text.push_str(&rules_table(&probe.enforcement).render(2));
         }
     }
