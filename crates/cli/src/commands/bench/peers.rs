@@ -215,7 +215,9 @@ pub(super) fn success(command: &mut Command) -> io::Result<()> {
         return Ok(());
     }
     let text = String::from_utf8_lossy(&output.stderr);
-    Err(io::Error::other(text.lines().next().unwrap_or("failed").to_owned()))
+    // Some programs answer with the whole of what they were given.
+    let line = text.lines().next().unwrap_or("failed").chars().take(200).collect::<String>();
+    Err(io::Error::other(line))
 }
 
 fn c_string(bytes: &[u8]) -> io::Result<CString> {
