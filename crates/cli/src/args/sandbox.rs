@@ -20,7 +20,7 @@ pub(crate) struct SandboxArgs {
     #[arg(long, value_name = "BACKEND", help_heading = "Sandbox")]
     pub(crate) backend: Option<OsString>,
 
-    /// What runs in the backend: for oci runsc, runc or crun [default: the best that works]
+    /// What runs in the backend: runsc, runc, crun or kata [default: the best that works]
     #[arg(long, value_name = "NAME", help_heading = "Sandbox")]
     pub(crate) runtime: Option<String>,
 

@@ -116,7 +116,7 @@ impl ConfigFile {
             Err(error) => return Err(refuse(&error)),
         };
         toml::from_str(&text).map(Some).map_err(|error| {
-            refuse(&error).with_remedy("`belljar config show` lists the settings there are")
+            refuse(&error).with_remedy("correct the file, or name another one with `--config`")
         })
     }
 

@@ -64,6 +64,9 @@ impl AgentError {
             Code::FileDenied => {
                 error.with_remedy("choose a writable path, such as one below `/workspace`")
             }
+            Code::FileNotFound => {
+                error.with_remedy("check the path; `belljar files ls` lists a directory")
+            }
             _ => error,
         };
         error.with_source(cause(failure))
@@ -241,5 +244,6 @@ mod tests {
     fn names_from_inside_are_shown_inert() {
         let error = refusal("not-found", "open", Errno::NOENT).for_file("read");
         assert_eq!(error.to_string(), "read `/x\\n` inside the sandbox");
+        assert!(error.remedy().is_some());
     }
 }

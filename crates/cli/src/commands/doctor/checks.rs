@@ -7,8 +7,8 @@ use belljar_policy::limits::format_bytes;
 use super::host::Host;
 use super::{Finding, State, cgroups};
 
-/// Overlay mounts inside a user namespace; descriptors for paths that cannot be led astray.
-const OLDEST_KERNEL: (u32, u32) = (5, 11);
+/// Id-mapped layers of overlays; the new mount interface.
+const OLDEST_KERNEL: (u32, u32) = (5, 19);
 
 /// A few sandboxes with the default disk limit.
 const ROOM: u64 = 4 << 30;
@@ -38,7 +38,7 @@ fn kernel(host: &Host) -> Finding {
         (Some(Ok(_)), Some(Ok(_))) => Finding::gap(
             check,
             State::Missing,
-            format!("Linux {release} is older than 5.11"),
+            format!("Linux {release} is older than 5.19"),
             "use a newer kernel",
         ),
         _ => Finding::gap(
@@ -207,8 +207,8 @@ mod tests {
             assert_eq!(found, expected, "{release}");
         };
         check("6.18.5\n", State::Ok);
-        check("5.11.0-generic\n", State::Ok);
-        check("5.10.0\n", State::Missing);
+        check("5.19.0-generic\n", State::Ok);
+        check("5.18.0\n", State::Missing);
         check("4.19.0\n", State::Missing);
         check("odd\n", State::Weaker);
         assert_eq!(state(kernel, &[], true).0, State::Weaker);
