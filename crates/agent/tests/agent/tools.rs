@@ -70,14 +70,18 @@ fn who_calls_is_known_by_the_process_it_belongs_to() {
     let code = "import socket,sys; s=socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); s.sendall(b'list\\n'); s.recv(9)";
     let start =
         argv(&["sh", "-c", "python3 -c \"$0\" \"$1\"; true", code, socket.to_str().unwrap()]);
-    let (stream, _) = host.start(&start);
-    let call = loop {
+    let stream = host.request(Body::Start(start.clone()));
+    // The program may call before the word about its start has come.
+    let (mut call, mut started) = (None, false);
+    while call.is_none() || !started {
         match host.receive() {
-            Some((0, Body::ToolCall(call))) => break call,
+            Some((0, Body::ToolCall(one))) => call = Some(one),
+            Some((of, Body::Started(_))) => started = of == stream,
             Some(_) => {}
             None => panic!("the agent is gone"),
         }
-    };
+    }
+    let call = call.unwrap();
     assert_eq!(call.process, start.process);
     post(&mut host, call.call, b"[]", false, "");
     host.finish(stream);
