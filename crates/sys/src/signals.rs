@@ -84,6 +84,15 @@ pub fn send_to_group(group: Pid, number: i32) -> io::Result<()> {
     kill(-group.as_raw_nonzero().get(), number)
 }
 
+/// Sends a signal by number to everyone else in this process's PID namespace, at once; only from its first process, so that
+/// it is certain which namespace that is.
+pub fn send_to_all(number: i32) -> io::Result<()> {
+    if !rustix::process::getpid().is_init() {
+        return Err(io::Error::from_raw_os_error(libc::EPERM));
+    }
+    kill(-1, number)
+}
+
 fn kill(target: i32, number: i32) -> io::Result<()> {
     if !(1..=LAST_SIGNAL).contains(&number) {
         return Err(io::Error::from_raw_os_error(libc::EINVAL));

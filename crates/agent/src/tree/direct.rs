@@ -23,9 +23,12 @@ pub(crate) struct Direct {
     kill_at: Option<(Instant, Duration)>,
 }
 
-/// Between two looks. What a killed member has started meanwhile is found by the next, which comes ever later: who is still
-/// there after several waits in the kernel.
+/// Before members are looked for again, ever later: who is still there after several times waits in the kernel.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// How often in a row.
+const LOOKS: usize = 16;
 
 impl Direct {
     pub(crate) fn new(beside: Beside) -> Self {
@@ -61,16 +64,41 @@ impl Agent {
         if let Some(Tree::Direct(Direct { kill_at: Some((at, pause)), .. })) = &mut process.tree
             && *at <= now
         {
+            let again = *pause > FIRST_PAUSE;
             *at = now + *pause;
-            *pause *= 2;
-            kill(&self.strays(true));
+            *pause = (*pause * 2).min(LONGEST_PAUSE);
+            let alone = self.children.iter().all(|(_, child)| matches!(child, Child::Main(_)));
+            if again && alone {
+                // Whoever escapes every look does not escape the kernel's. It also takes who came from outside, so
+                // others are spared it.
+                let _ = signals::send_to_all(Signal::KILL.as_raw());
+            } else {
+                self.end_direct();
+            }
         }
     }
 
-    /// Whether nobody of a process without supervisor is left, after its main process has ended.
+    /// Who is stopped starts nobody, and those who are killed only then make no room for others: so even a tree that grows
+    /// as fast as it can is found whole.
+    fn end_direct(&self) {
+        let mut members = self.strays(true);
+        for _ in 0..LOOKS {
+            signal(&members, Signal::STOP);
+            let now = self.strays(true);
+            let all = now.iter().all(|entry| members.iter().any(|known| known.pid == entry.pid));
+            members = now;
+            if all {
+                break;
+            }
+        }
+        kill(&members);
+    }
+
+    /// Whether nobody of a process without supervisor is left, after its main process has ended. Only the kernel can tell,
+    /// who makes every orphan a child of the agent: a look at the table misses those who come and go. So while the agent
+    /// has other children, it is not known.
     pub(crate) fn direct_is_over(&self) -> bool {
-        // Without helpers, every child is a member; that is asked in one call.
-        !fork::has_children() || (self.children.len() > 0 && self.strays(true).is_empty())
+        self.children.len() == 0 && !fork::has_children()
     }
 
     /// Whoever is below the agent and below nobody that the agent started; a process without supervisor, and those below
@@ -91,9 +119,13 @@ impl Agent {
 }
 
 pub(crate) fn kill(entries: &[Entry]) {
+    signal(entries, Signal::KILL);
+}
+
+fn signal(entries: &[Entry], signal: Signal) {
     for entry in entries {
         if let Some(pid) = Pid::from_raw(entry.pid) {
-            let _ = signals::send(pid, Signal::KILL.as_raw());
+            let _ = signals::send(pid, signal.as_raw());
         }
     }
 }
