@@ -45,8 +45,9 @@ fn a_hard_lease_ends_a_busy_sandbox() {
 fn memory_above_the_watch_is_the_end() {
     let (_agent, mut host) =
         Agent::configured_with(Configure { memory_watch_bytes: 64 << 20, ..configuration() });
-    // `tail` keeps everything until its input ends.
-    let run = host.run(&shell("head -c 300000000 /dev/zero | tail -c 290000000 | wc -c"));
+    // `tail` keeps everything until its input ends, and until somebody takes it.
+    let line = "head -c 300000000 /dev/zero | tail -c 290000000 | { sleep 60; wc -c; }";
+    let run = host.run(&shell(line));
     assert!(run.exited.memory_exceeded);
     let run = host.run(&shell("head -c 3000000 /dev/zero | tail -c 2000000 | wc -c"));
     assert!(!run.exited.memory_exceeded);
