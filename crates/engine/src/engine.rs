@@ -454,10 +454,12 @@ impl Engine {
     pub async fn judge(&self, id: &SandboxId, question: Question) -> Result<Judged> {
         self.visible(id).await?;
         let governed = self.inner.policies.of(&self.inner, id).await?;
-        Ok(match governed {
-            None => Judged::ungoverned(),
-            Some(governed) => policy::judge(&self.inner.audit, &governed, &self.asker, question),
-        })
+        match governed {
+            None => Ok(Judged::ungoverned()),
+            Some(governed) => {
+                policy::judge(&self.inner.audit, &governed, &self.asker, question).await
+            }
+        }
     }
 
     /// The smallest document that allows what a sandbox did, as far as its policy was asked.

@@ -19,6 +19,7 @@
 
 mod agent;
 mod artifacts;
+mod aside;
 mod audit;
 mod backends;
 mod background;
@@ -69,6 +70,7 @@ mod volume;
 mod webhooks;
 
 pub use artifacts::Artifact;
+pub use aside::{aside, aside_if};
 pub use audit::{AuditEntry, AuditLog, AuditQuery, AuditReader, AuditRecord, AuditReport};
 pub use belljar_egress::{
     Callback as NetworkCallback, Connecting, Decider, Decision, Greeting, Handled, HandledRequest,

@@ -33,8 +33,9 @@ pub use record::{AuditEntry, AuditRecord};
 pub use verify::AuditReport;
 use writer::Writer;
 
+use crate::Result;
+use crate::aside::blocking;
 use crate::time::now_ms;
-use crate::{Error, Result};
 
 /// The log of one state directory. Cheap to clone; all clones write through the same queue.
 #[derive(Clone, Debug)]
@@ -84,9 +85,6 @@ impl AuditLog {
             let anchor = anchor.as_ref().map(|(seq, hash)| (*seq, hash.as_str()));
             verify::verify(&place, anchor)
         };
-        tokio::task::spawn_blocking(work).await.map_err(|source| {
-            Error::new(belljar_codes::Code::Internal, "a task of the engine ended")
-                .with_source(source)
-        })?
+        blocking(work).await
     }
 }

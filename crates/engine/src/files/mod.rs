@@ -193,34 +193,34 @@ impl Files {
         parents: bool,
         permissions: u32,
     ) -> Result<()> {
-        self.permit("make-directory", path)?;
+        self.permit("make-directory", path).await?;
         let request = v1::MakeDirectory { path: bytes(path)?, parents, permissions };
         self.ask(Body::MakeDirectory(request), "make").await.map(drop)
     }
 
     /// Makes a symbolic link at `path`; nothing looks where it leads.
     pub async fn make_link(&self, path: &Path, target: &Path) -> Result<()> {
-        self.permit("make-link", path)?;
+        self.permit("make-link", path).await?;
         let request = v1::MakeLink { path: bytes(path)?, target: bytes(target)? };
         self.ask(Body::MakeLink(request), "link").await.map(drop)
     }
 
     /// `replace`: whether something that is there already goes.
     pub async fn rename(&self, from: &Path, to: &Path, replace: bool) -> Result<()> {
-        self.permit("move-from", from)?;
-        self.permit("move-to", to)?;
+        self.permit("move-from", from).await?;
+        self.permit("move-to", to).await?;
         let request = v1::Move { from: bytes(from)?, to: bytes(to)?, replace };
         self.ask(Body::Move(request), "move").await.map(drop)
     }
 
     pub async fn remove(&self, path: &Path, recursive: bool) -> Result<()> {
-        self.permit("remove", path)?;
+        self.permit("remove", path).await?;
         let request = v1::Remove { path: bytes(path)?, recursive };
         self.ask(Body::Remove(request), "remove").await.map(drop)
     }
 
     pub async fn change_mode(&self, path: &Path, permissions: u32) -> Result<()> {
-        self.permit("change-mode", path)?;
+        self.permit("change-mode", path).await?;
         let request = v1::ChangeMode { path: bytes(path)?, permissions };
         self.ask(Body::ChangeMode(request), "change the mode of").await.map(drop)
     }
@@ -253,7 +253,7 @@ impl Files {
 
     /// Writes a file in pieces. A refusal by the sandbox shows with the first write or at the end.
     pub async fn write(&self, path: &Path, options: WriteOptions) -> Result<FileWriter> {
-        self.permit("write", path)?;
+        self.permit("write", path).await?;
         FileWriter::open(&self.connection, path, options)
     }
 
@@ -295,8 +295,11 @@ impl Files {
         writer.finish().await.map(drop)
     }
 
-    fn permit(&self, operation: &str, path: &Path) -> Result<()> {
-        self.guard.as_ref().map_or(Ok(()), |guard| guard.permit(operation, path))
+    async fn permit(&self, operation: &str, path: &Path) -> Result<()> {
+        match &self.guard {
+            None => Ok(()),
+            Some(guard) => guard.permit(operation, path).await,
+        }
     }
 
     async fn ask(&self, body: Body, action: &str) -> Result<Body> {

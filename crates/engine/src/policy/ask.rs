@@ -4,7 +4,6 @@ use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
 
-use belljar_codes::Code;
 use belljar_policy::document::{Context, Value};
 use belljar_policy::scan::{self, Finding};
 use belljar_policy::{MountSpec, SandboxId};
@@ -14,7 +13,7 @@ use super::{Asker, Governed, Question, QuestionKind, judge, keep, resolved};
 use crate::engine::Inner;
 use crate::store::SandboxRecord;
 use crate::time::now_ms;
-use crate::{CreateRequest, Error, ExecRequest, Lease, Program, Result};
+use crate::{CreateRequest, ExecRequest, Lease, Program, Result, aside};
 
 /// The fields that a caller's own context cannot have outside of `context`, because they mean something here.
 const OWN: &[&str] = &[
@@ -79,7 +78,7 @@ pub(crate) async fn permit_exec(
     let (kind, context) = context_of(&request, reading, findings.as_deref());
     let secrets = request.environment.iter().map(|(_, value)| value.to_owned()).collect();
     let question = Question { secrets, ..Question::new(kind, context) };
-    judge(&inner.audit, &governed, asker, question).permitted()?;
+    judge(&inner.audit, &governed, asker, question).await?.permitted()?;
     let policy = &governed.policy;
     check_environment(policy, &request.environment)?;
     request.timeout = narrow_timeout(policy, request.timeout, request.timeout_asked)?;
@@ -93,10 +92,7 @@ async fn scanned(reading: &Reading) -> Result<Option<Vec<Finding>>> {
         return Ok(Some(scan::python(code)));
     }
     let code = code.to_owned();
-    let found = tokio::task::spawn_blocking(move || scan::python(&code)).await;
-    found.map(Some).map_err(|source| {
-        Error::new(Code::Internal, "a task of the engine ended").with_source(source)
-    })
+    aside(move || scan::python(&code)).await.map(Some)
 }
 
 /// Refuses a lease that ends later than the policy lets the sandbox live.
@@ -119,11 +115,11 @@ pub(crate) async fn permit_create(
     request: &CreateRequest,
 ) -> Result<()> {
     let Some(policy) = resolved(request) else { return Ok(()) };
-    let governed = Governed::new(record, Arc::clone(policy));
+    let governed = Arc::new(Governed::new(record, Arc::clone(policy)));
     let secrets = request.environment.iter().map(|(_, value)| value.to_owned()).collect();
     let context = creation(record, request);
     let question = Question { secrets, ..Question::new(QuestionKind::Create, context) };
-    judge(&inner.audit, &governed, asker, question).permitted()?;
+    judge(&inner.audit, &governed, asker, question).await?.permitted()?;
     keep(inner, policy).await
 }
 

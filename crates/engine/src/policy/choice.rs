@@ -10,7 +10,7 @@ use belljar_policy::{SandboxName, TenantId, shown};
 use super::narrow::narrow;
 use super::{PolicyRef, SandboxPolicy};
 use crate::engine::Inner;
-use crate::{CreateRequest, Error, Result};
+use crate::{CreateRequest, Error, Result, aside, store};
 
 /// What a caller asks for.
 #[derive(Clone, Debug)]
@@ -113,8 +113,13 @@ async fn find(
 }
 
 /// Keeps the documents for as long as a sandbox runs under them.
-pub(crate) async fn keep(inner: &Inner, policy: &SandboxPolicy) -> Result<()> {
-    inner.store.keep_documents(&policy.digest, policy.layers()).await
+pub(crate) async fn keep(inner: &Inner, policy: &Arc<SandboxPolicy>) -> Result<()> {
+    if inner.store.keeps_documents(&policy.digest).await? {
+        return Ok(());
+    }
+    let documents = Arc::clone(policy);
+    let written = aside(move || store::written_layers(documents.layers())).await??;
+    inner.store.keep_documents(&policy.digest, &written).await
 }
 
 pub(super) fn not_found(name: &PolicyName) -> Error {

@@ -35,18 +35,18 @@ impl FileGuard {
 
     /// # Errors
     /// `policy-denied` where the change may not be made.
-    pub(crate) fn permit(&self, operation: &str, path: &Path) -> Result<()> {
+    pub(crate) async fn permit(&self, operation: &str, path: &Path) -> Result<()> {
         let path = plain(&self.governed.workdir, path);
         let context = Context::new()
             .with("operation", operation)
             .with("path", path.to_string_lossy().into_owned());
         let question = Question::new(QuestionKind::FileWrite, context);
         if self.permitted.load(Ordering::Relaxed) >= MAX_RECORDED
-            && judge_unrecorded(&self.governed, question.clone()).permits()
+            && judge_unrecorded(&self.governed, question.clone()).await?.permits()
         {
             return Ok(());
         }
-        judge(&self.audit, &self.governed, &self.asker, question).permitted()?;
+        judge(&self.audit, &self.governed, &self.asker, question).await?.permitted()?;
         self.permitted.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }

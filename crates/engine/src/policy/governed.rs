@@ -11,7 +11,7 @@ use belljar_policy::{SandboxId, TenantId};
 use super::{PolicyRef, SandboxPolicy};
 use crate::engine::Inner;
 use crate::store::SandboxRecord;
-use crate::{Error, Result};
+use crate::{Error, Result, aside_if, store};
 
 /// Sandboxes and documents whose policies are kept ready; beyond, they are read again.
 const MAX_READY: usize = 4096;
@@ -91,8 +91,10 @@ impl Policies {
         }
         let digest = &reference.digest;
         let lost = || Error::new(Code::StateFailed, format!("the policy {digest} is not kept"));
-        let layers = inner.store.documents(digest).await?.ok_or_else(lost)?;
-        let policy = SandboxPolicy::new(layers)?;
+        let text = inner.store.documents(digest).await?.ok_or_else(lost)?;
+        let long = text.len() > SandboxPolicy::SHORT;
+        let compiled = aside_if(long, move || SandboxPolicy::new(store::read_layers(&text)?));
+        let policy = compiled.await??;
         // What was kept must say what it said then.
         if policy.digest != *digest {
             let message = format!("the policy {digest} is not what was kept");

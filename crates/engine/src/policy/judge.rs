@@ -1,15 +1,16 @@
 //! One question, one answer, one record.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use belljar_codes::Code;
 use belljar_policy::ProcessId;
-use belljar_policy::document::{Action, Context, Decision, Reason};
+use belljar_policy::document::{Action, Context, Decision, Reason, Value};
 
 use super::redact::{Snapshot, snapshot};
 use super::{Governed, SandboxPolicy};
 use crate::audit::{AuditEntry, AuditLog};
-use crate::{Error, Result};
+use crate::{Error, Result, aside_if};
 
 /// What of a rule's message is told.
 const MAX_MESSAGE: usize = 500;
@@ -123,16 +124,21 @@ impl Judged {
 }
 
 /// Asks, and puts the answer on record.
-pub(crate) fn judge(
+pub(crate) async fn judge(
     audit: &AuditLog,
-    governed: &Governed,
+    governed: &Arc<Governed>,
     asker: &Asker,
     question: Question,
-) -> Judged {
+) -> Result<Judged> {
     let Question { kind, context, secrets, process } = question;
-    let (policy, context) = (&governed.policy, completed(governed, kind, context));
-    let decision = decide(policy, kind, &context);
-    let judged = judged(policy, &decision);
+    let context = completed(governed, kind, context);
+    let (by, long) = (Arc::clone(governed), is_long(&governed.policy, &context));
+    let (judged, detail) = aside_if(long, move || {
+        let decision = decide(&by.policy, kind, &context);
+        let detail = detail(&by.policy, &decision, snapshot(&context, &secrets));
+        (judged(&by.policy, &decision), detail)
+    })
+    .await?;
     let sandbox = governed.sandbox.as_str();
     let made = kind != QuestionKind::Create || judged.permits();
     audit.record(AuditEntry {
@@ -148,17 +154,31 @@ pub(crate) fn judge(
             true => "ok".to_owned(),
             false => Code::PolicyDenied.as_str().to_owned(),
         },
-        detail: detail(policy, &decision, snapshot(&context, &secrets)),
+        detail,
         request_id: asker.request_id.clone(),
     });
-    judged
+    Ok(judged)
 }
 
 /// Asks without a record, for one of many like it.
-pub(crate) fn judge_unrecorded(governed: &Governed, question: Question) -> Judged {
+pub(crate) async fn judge_unrecorded(
+    governed: &Arc<Governed>,
+    question: Question,
+) -> Result<Judged> {
     let context = completed(governed, question.kind, question.context);
-    let policy = &governed.policy;
-    judged(policy, &decide(policy, question.kind, &context))
+    let (by, long) = (Arc::clone(governed), is_long(&governed.policy, &context));
+    let decide = move || judged(&by.policy, &decide(&by.policy, question.kind, &context));
+    aside_if(long, decide).await
+}
+
+/// Whether an answer may take long. What matters is what rules do with a text, and how long that is.
+fn is_long(policy: &SandboxPolicy, context: &Context) -> bool {
+    const SHORT_TEXTS: usize = 16 << 10;
+    let length = |(_, value): (&str, &Value)| match value {
+        Value::Text(text) => text.len(),
+        _ => 0,
+    };
+    !policy.is_quick() || context.iter().map(length).sum::<usize>() > SHORT_TEXTS
 }
 
 /// With what every question has.

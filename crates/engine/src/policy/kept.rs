@@ -34,7 +34,7 @@ impl Policies {
     }
 
     /// Keeps a new version. One that says the same as the newest is not kept twice: the newest is returned.
-    pub async fn put(&self, name: &PolicyName, policy: &SandboxPolicy) -> Result<KeptPolicy> {
+    pub async fn put(&self, name: &PolicyName, policy: &Arc<SandboxPolicy>) -> Result<KeptPolicy> {
         self.scope.may_create()?;
         super::keep(&self.inner, policy).await?;
         self.inner.store.put_policy(&self.scope.tenant(), &name.name, &policy.digest).await

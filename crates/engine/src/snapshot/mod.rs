@@ -29,6 +29,7 @@ use self::check::{check_paths, check_request, put_back};
 use self::manifest::{Manifest, Origin, Under, VERSION};
 use self::take::{Allowance, Taken, quota_reached, take};
 use self::vault::Vault;
+use crate::aside::{aside, blocking};
 use crate::background::to_the_end;
 use crate::create::Life;
 use crate::destroy::destroy;
@@ -205,7 +206,8 @@ impl Snapshots {
         self.engine.scope.may_create()?;
         let (vault, mut manifest) = self.find(reference).await?;
         if let (Some(under), None) = (manifest.policy.take(), &request.policy) {
-            let policy = under.policy(&manifest.id)?;
+            let id = manifest.id.clone();
+            let policy = aside(move || under.policy(&id)).await??;
             request.policy = Some(PolicyChoice::Documents(policy));
         }
         check_request(&request)?;
@@ -413,13 +415,4 @@ async fn tell(inner: &Inner, kind: EventKind, manifest: &Manifest) -> Result<()>
 async fn read_all(vault: &Vault) -> Result<(Vec<Manifest>, bool)> {
     let vault = vault.clone();
     blocking(move || vault.manifests()).await
-}
-
-/// Work with files of this host, which may take a while.
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T> + Send + 'static,
-) -> Result<T> {
-    tokio::task::spawn_blocking(work).await.map_err(|source| {
-        Error::new(Code::Internal, "a task of the engine ended").with_source(source)
-    })?
 }

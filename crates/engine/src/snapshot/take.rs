@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 
 use super::manifest::Part;
 use super::vault::{Unnamed, Vault};
+use crate::aside::blocking;
 use crate::files::{ArchiveFormat, FileKind, Files};
 use crate::plan::hex;
 use crate::{Error, Result};
@@ -94,7 +95,7 @@ pub(super) async fn take(
         let (target, vault, offset) = (Arc::clone(&target), vault.clone(), bytes);
         bytes += piece.len() as u64;
         allowance.check(reader.contents(), bytes)?;
-        super::blocking(move || {
+        blocking(move || {
             target.write_all_at(&piece, offset).map_err(|error| vault.not_written(error))
         })
         .await?;

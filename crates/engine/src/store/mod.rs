@@ -30,7 +30,7 @@ pub(crate) use events::EventStore;
 pub(crate) use idempotency::{Claimed, IdempotencyStore, KeyClaim, Operation};
 pub(crate) use keys::{KeyStore, StoredKey};
 pub(crate) use listing::Listing;
-pub(crate) use policies::{LayerRecord, PolicyStore};
+pub(crate) use policies::{LayerRecord, PolicyStore, read_layers, written_layers};
 pub(crate) use ports::PortStore;
 pub(crate) use processes::ProcessStore;
 pub(crate) use record::{

@@ -21,10 +21,13 @@ const COLUMNS: &str = "SELECT tenant, name, version, digest, created_at FROM pol
 
 #[async_trait::async_trait]
 pub(crate) trait PolicyStore: Send + Sync {
-    /// Keeps documents for as long as something refers to them, and a while longer.
-    async fn keep_documents(&self, digest: &str, layers: &[Layer]) -> Result<()>;
+    /// Whether these documents are kept, and are going to be for a while.
+    async fn keeps_documents(&self, digest: &str) -> Result<bool>;
 
-    async fn documents(&self, digest: &str) -> Result<Option<Vec<Layer>>>;
+    /// Keeps documents for as long as something refers to them, and a while longer.
+    async fn keep_documents(&self, digest: &str, layers: &str) -> Result<()>;
+
+    async fn documents(&self, digest: &str) -> Result<Option<String>>;
 
     /// Adds a version, unless the newest has this digest.
     async fn put_policy(&self, tenant: &TenantId, name: &str, digest: &str) -> Result<KeptPolicy>;
@@ -69,41 +72,47 @@ impl From<LayerRecord> for Layer {
     }
 }
 
+/// Documents as they are kept. Of large ones this takes a while.
+pub(crate) fn written_layers(layers: &[Layer]) -> Result<String> {
+    to_json(&layers.iter().map(LayerRecord::from).collect::<Vec<_>>())
+}
+
+/// The reverse of [`written_layers`].
+pub(crate) fn read_layers(text: &str) -> Result<Vec<Layer>> {
+    let records: Vec<LayerRecord> = serde_json::from_str(text).map_err(|source| {
+        Error::new(Code::StateFailed, "read a policy that was kept").with_source(source)
+    })?;
+    Ok(records.into_iter().map(Layer::from).collect())
+}
+
 #[async_trait::async_trait]
 impl PolicyStore for SqliteStore {
-    async fn keep_documents(&self, digest: &str, layers: &[Layer]) -> Result<()> {
-        let now = now_ms();
+    async fn keeps_documents(&self, digest: &str) -> Result<bool> {
         let noted: Option<i64> = self
             .lock()
             .prepare_cached("SELECT noted_at FROM policy_documents WHERE digest = ?1")
             .and_then(|mut found| found.query_row([digest], |row| row.get(0)).optional())
             .map_err(failed)?;
-        if noted.is_some_and(|noted| (0..NOTE_EVERY_MS).contains(&(now - noted))) {
-            return Ok(());
-        }
-        let layers = to_json(&layers.iter().map(LayerRecord::from).collect::<Vec<_>>())?;
+        Ok(noted.is_some_and(|noted| (0..NOTE_EVERY_MS).contains(&(now_ms() - noted))))
+    }
+
+    async fn keep_documents(&self, digest: &str, layers: &str) -> Result<()> {
         self.write(|change| {
             change.execute(
                 "INSERT INTO policy_documents (digest, layers, noted_at) VALUES (?1, ?2, ?3)
                  ON CONFLICT (digest) DO UPDATE SET noted_at = excluded.noted_at",
-                params![digest, layers, now],
+                params![digest, layers, now_ms()],
             )
         })
         .map(drop)
         .map_err(failed)
     }
 
-    async fn documents(&self, digest: &str) -> Result<Option<Vec<Layer>>> {
-        let text: Option<String> = self
-            .lock()
+    async fn documents(&self, digest: &str) -> Result<Option<String>> {
+        self.lock()
             .prepare_cached("SELECT layers FROM policy_documents WHERE digest = ?1")
             .and_then(|mut found| found.query_row([digest], |row| row.get(0)).optional())
-            .map_err(failed)?;
-        let Some(text) = text else { return Ok(None) };
-        let records: Vec<LayerRecord> = serde_json::from_str(&text).map_err(|source| {
-            Error::new(Code::StateFailed, format!("read the policy {digest}")).with_source(source)
-        })?;
-        Ok(Some(records.into_iter().map(Layer::from).collect()))
+            .map_err(failed)
     }
 
     async fn put_policy(&self, tenant: &TenantId, name: &str, digest: &str) -> Result<KeptPolicy> {

@@ -29,7 +29,7 @@ impl Api {
                 backend: request.backend.clone(),
                 ..v1::CreateSandboxRequest::default()
             };
-            let wanted = convert::create_request(&call.caller, &wanted)?;
+            let wanted = convert::create_request(&call.caller, &wanted).await?;
             let engine = self.engine(call);
             let (sender, receiver) = mpsc::channel(WAITING);
             // It goes on when nobody watches any more: whoever asked is about to need it.

@@ -13,14 +13,15 @@ impl Api {
     pub async fn put_policy(
         &self,
         call: &Call,
-        request: v1::PutPolicyRequest,
+        mut request: v1::PutPolicyRequest,
     ) -> Result<v1::Policy> {
+        let documents = std::mem::take(&mut request.documents);
         let work = async {
             let name = convert::policy_name(required("name", &request.name)?)?;
             let scope = call.caller.scope_for(request.tenant.as_deref())?;
-            let policy = convert::policy_layers(&call.caller, &request.documents)?;
+            let policy = convert::policy_layers(&call.caller, documents).await?;
             let kept = self.engine.scoped(scope).policies().put(&name, &policy).await?;
-            Ok(convert::kept_policy(&kept, Some(&policy)))
+            convert::whole_policy(kept, policy).await
         };
         self.act(call, action::PUT_POLICY, &request.name, work).await
     }
@@ -34,7 +35,7 @@ impl Api {
             let name = convert::policy_name(required("name", &request.name)?)?;
             let scope = call.caller.scope_for(request.tenant.as_deref())?;
             let (kept, policy) = self.engine.scoped(scope).policies().get(&name).await?;
-            Ok(convert::kept_policy(&kept, Some(&policy)))
+            convert::whole_policy(kept, policy).await
         };
         self.act(call, action::GET_POLICY, &request.name, work).await
     }

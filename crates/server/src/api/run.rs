@@ -35,7 +35,7 @@ impl Api {
             // Everything that can be wrong with the words is found before anything is made.
             convert::exec_request(request.command.as_ref(), None)?;
             let read: Vec<PathBuf> = request.read.iter().map(PathBuf::from).collect();
-            let session = engine.session(session_request(call, &request)?);
+            let session = engine.session(session_request(call, &request).await?);
             let mut session = Stage::Create.time(session).await?;
             if session.created {
                 measure::created();
@@ -99,7 +99,7 @@ fn named(request: &v1::RunRequest) -> Option<&str> {
     session.sandbox.as_deref().or(session.name.as_deref())
 }
 
-fn session_request(call: &Call, request: &v1::RunRequest) -> Result<SessionRequest> {
+async fn session_request(call: &Call, request: &v1::RunRequest) -> Result<SessionRequest> {
     let session = request.session.clone().unwrap_or_default();
     if let Some(sandbox) = session.sandbox {
         return Ok(SessionRequest::Existing(sandbox));
@@ -111,7 +111,7 @@ fn session_request(call: &Call, request: &v1::RunRequest) -> Result<SessionReque
     if session.name.is_some() {
         create.name.clone_from(&session.name);
     }
-    let mut create = convert::create_request(&call.caller, &create)?;
+    let mut create = convert::create_request(&call.caller, &create).await?;
     if session.ephemeral {
         return Ok(SessionRequest::Ephemeral(create));
     }

@@ -24,7 +24,7 @@ impl Api {
         let work = async {
             let scope = call.caller.scope_for(request.tenant.as_deref())?;
             let engine = self.engine.scoped(scope);
-            let mut create = convert::create_request(&call.caller, &request)?;
+            let mut create = convert::create_request(&call.caller, &request).await?;
             create.idempotency_key.clone_from(&request.idempotency_key);
             let files = files(&request.files)?;
             let (sandbox, created) = if request.get_or_create {
@@ -161,7 +161,7 @@ impl Api {
                 return Ok(explained(&engine.inspect(sandbox).await?));
             }
             let create = request.create.unwrap_or_default();
-            let create = convert::create_request(&call.caller, &create)?;
+            let create = convert::create_request(&call.caller, &create).await?;
             Ok(convert::explanation(engine.explain(&create).await?))
         };
         self.act(call, action::EXPLAIN_SANDBOX, &target, work).await

@@ -29,13 +29,17 @@ const MAX_ENTRIES: usize = 64;
 const MAX_LABEL: usize = 256;
 const MAX_METADATA: usize = 4096;
 
-pub(crate) fn create_request(
+pub(crate) async fn create_request(
     caller: &Caller,
     wire: &v1::CreateSandboxRequest,
 ) -> Result<CreateRequest> {
     let template = template(wire.template.as_deref())?;
     refuse_host_paths(caller, wire, &template)?;
     let lease = lease(wire.idle_timeout_secs, wire.lease_secs)?;
+    let policy = match &wire.policy {
+        Some(spec) => Some(policy::choice(caller, spec).await?),
+        None => None,
+    };
     Ok(CreateRequest {
         name: wire.name.as_deref().map(SandboxName::parse).transpose()?,
         family_hint: family(&template, &wire.command_hint),
@@ -76,7 +80,7 @@ pub(crate) fn create_request(
         metadata: texts("metadata entry", &wire.metadata, MAX_METADATA)?,
         same_shape: wire.same_shape,
         timeout: wire.timeout_secs.map(|value| seconds("timeout_secs", value)).transpose()?,
-        policy: wire.policy.as_ref().map(|spec| policy::choice(caller, spec)).transpose()?,
+        policy,
         ..CreateRequest::default()
     })
 }

@@ -23,7 +23,7 @@ pub(crate) use file::{
 pub(crate) use network::{
     approval, approval_answer, network_change, network_decision, sandbox_network,
 };
-pub(crate) use policy::{kept_policy, policy_layers, policy_name};
+pub(crate) use policy::{kept_policy, policy_layers, policy_name, whole_policy};
 pub(crate) use process::{
     artifact, channel, exec_response, listed_process, offsets, process, process_id, status_of,
 };

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use belljar_api::v1;
 use belljar_codes::Code;
-use belljar_engine::{KeptPolicy, PolicyChoice, PolicyName, PolicyRef, SandboxPolicy};
+use belljar_engine::{
+    KeptPolicy, PolicyChoice, PolicyName, PolicyRef, SandboxPolicy, aside, aside_if,
+};
 use belljar_policy::document::{Document, Format, Layer, Value, read, to_yaml};
 use belljar_policy::{Invalid, shown};
 
@@ -17,7 +19,7 @@ use crate::problem::{Problem, Result};
 const MAX_CONTEXT: usize = 64 << 10;
 
 /// What the caller wants a sandbox to run under.
-pub(super) fn choice(caller: &Caller, spec: &v1::PolicySpec) -> Result<PolicyChoice> {
+pub(super) async fn choice(caller: &Caller, spec: &v1::PolicySpec) -> Result<PolicyChoice> {
     let given = [
         ("document", spec.document.is_some()),
         ("name", spec.name.is_some()),
@@ -29,12 +31,12 @@ pub(super) fn choice(caller: &Caller, spec: &v1::PolicySpec) -> Result<PolicyCho
         ["record"] => Ok(PolicyChoice::Record),
         ["name"] => Ok(PolicyChoice::Kept(policy_name(spec.name.as_deref().unwrap_or_default())?)),
         ["documents"] => {
-            Ok(PolicyChoice::Documents(Arc::new(policy_layers(caller, &spec.documents)?)))
+            Ok(PolicyChoice::Documents(policy_layers(caller, spec.documents.clone()).await?))
         }
         ["document"] => {
             let text = spec.document.clone().unwrap_or_default();
             let document = v1::PolicyDocument { origin: String::new(), text };
-            Ok(PolicyChoice::Documents(Arc::new(policy_layers(caller, &[document])?)))
+            Ok(PolicyChoice::Documents(policy_layers(caller, vec![document]).await?))
         }
         [] => Err(Problem::invalid("`policy` names nothing")
             .with_remedy("give one of `document`, `documents`, `name` and `record`")),
@@ -54,15 +56,19 @@ pub(crate) fn policy_name(text: &str) -> Result<PolicyName> {
 }
 
 /// Documents that a caller sent. What they use of the host is the operator's to give.
-pub(crate) fn policy_layers(
+pub(crate) async fn policy_layers(
     caller: &Caller,
-    documents: &[v1::PolicyDocument],
-) -> Result<SandboxPolicy> {
+    documents: Vec<v1::PolicyDocument>,
+) -> Result<Arc<SandboxPolicy>> {
     if documents.is_empty() {
         return Err(Problem::invalid("`documents` is empty").with_remedy("send at least one"));
     }
-    let layers = documents.iter().map(layer).collect::<Result<Vec<_>>>()?;
-    let policy = SandboxPolicy::new(layers)?;
+    let bytes: usize = documents.iter().map(|document| document.text.len()).sum();
+    let read = move || {
+        let layers = documents.iter().map(layer).collect::<Result<Vec<_>>>()?;
+        Ok::<_, Problem>(Arc::new(SandboxPolicy::new(layers)?))
+    };
+    let policy = aside_if(bytes > SandboxPolicy::SHORT, read).await??;
     match policy.uses_of_host() {
         Some(what) if !caller.is_admin() => Err(Problem::new(
             Code::PermissionDenied,
@@ -116,6 +122,14 @@ pub(super) fn reference(policy: &PolicyRef) -> v1::SandboxPolicy {
         digest: policy.digest.clone(),
         recording: policy.recording,
     }
+}
+
+/// One version with its documents.
+pub(crate) async fn whole_policy(
+    kept: KeptPolicy,
+    policy: Arc<SandboxPolicy>,
+) -> Result<v1::Policy> {
+    Ok(aside(move || kept_policy(&kept, Some(&policy))).await?)
 }
 
 /// One version; with its documents where they are given.

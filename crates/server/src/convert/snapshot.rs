@@ -29,7 +29,7 @@ pub(crate) fn snapshot(snapshot: &Snapshot) -> v1::Snapshot {
 }
 
 /// What the caller wants the new sandbox to be, and as it was in everything else.
-pub(crate) fn restored(
+pub(crate) async fn restored(
     caller: &Caller,
     snapshot: &Snapshot,
     wire: &v1::CreateSandboxRequest,
@@ -46,7 +46,7 @@ pub(crate) fn restored(
         .with_remedy("leave out `tenant`"));
     }
     let recorded = &snapshot.recorded;
-    let mut create = create_request(caller, wire)?;
+    let mut create = create_request(caller, wire).await?;
     create.idempotency_key.clone_from(&wire.idempotency_key);
     if wire.template.is_none() {
         create.template = recorded.template.clone();

@@ -5,6 +5,7 @@ use std::error::Error;
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use belljar_codes::Code;
+use belljar_engine::aside_if;
 use futures_util::{Stream, StreamExt};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, header};
@@ -18,6 +19,8 @@ use crate::problem::{Problem, Result};
 
 /// Most requests are words.
 const SMALL: usize = 1 << 20;
+/// Longer ones are read aside.
+const SHORT: usize = 64 << 10;
 /// Some bring files along.
 const LARGE: usize = 32 << 20;
 
@@ -38,7 +41,7 @@ pub(super) struct Json<T>(pub(super) T);
 /// A JSON body that may carry files.
 pub(super) struct LargeJson<T>(pub(super) T);
 
-impl<T: DeserializeOwned, S: Sync> FromRequest<S> for Json<T> {
+impl<T: DeserializeOwned + Send + 'static, S: Sync> FromRequest<S> for Json<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, _state: &S) -> Result<Self> {
@@ -46,7 +49,7 @@ impl<T: DeserializeOwned, S: Sync> FromRequest<S> for Json<T> {
     }
 }
 
-impl<T: DeserializeOwned, S: Sync> FromRequest<S> for LargeJson<T> {
+impl<T: DeserializeOwned + Send + 'static, S: Sync> FromRequest<S> for LargeJson<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, _state: &S) -> Result<Self> {
@@ -54,7 +57,10 @@ impl<T: DeserializeOwned, S: Sync> FromRequest<S> for LargeJson<T> {
     }
 }
 
-async fn read_json<T: DeserializeOwned>(request: Request, limit: usize) -> Result<T> {
+async fn read_json<T: DeserializeOwned + Send + 'static>(
+    request: Request,
+    limit: usize,
+) -> Result<T> {
     let kind = text(request.headers(), &header::CONTENT_TYPE).map(str::to_owned);
     if let Some(kind) = kind.as_deref().filter(|kind| !is_json(kind)) {
         return Err(no_json(&format!(
@@ -64,12 +70,16 @@ async fn read_json<T: DeserializeOwned>(request: Request, limit: usize) -> Resul
     }
     let body = Limited::new(request.into_body(), limit);
     let bytes = body.collect().await.map_err(|error| broken(&*error))?.to_bytes();
-    let text = match (kind, bytes.is_empty()) {
-        (Some(_), _) => &bytes[..],
+    let bytes = match (kind, bytes.is_empty()) {
+        (Some(_), _) => bytes,
         // Where all fields have defaults, nothing is as good as `{}`.
-        (None, true) => b"{}",
+        (None, true) => Bytes::from_static(b"{}"),
         (None, false) => return Err(no_json("the body has no content type")),
     };
+    aside_if(bytes.len() > SHORT, move || parse(&bytes)).await?
+}
+
+fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T> {
     // A list would be taken for the fields in their order.
     if text.trim_ascii_start().starts_with(b"[") {
         return Err(Problem::invalid("the body is a list").with_remedy("send an object"));

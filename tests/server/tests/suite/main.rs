@@ -5,6 +5,7 @@
 mod files;
 mod full_disk;
 mod keys;
+mod long_work;
 mod policies;
 mod ports;
 mod processes;

@@ -45,6 +45,7 @@ impl NameMatcher {
 #[derive(Debug)]
 pub(super) struct ContentMatcher {
     regex: Regex,
+    quick: bool,
 }
 
 impl ContentMatcher {
@@ -57,7 +58,13 @@ impl ContentMatcher {
             .dfa_size_limit(WORKING_BYTES)
             .build()
             .map_err(|error| invalid("content", pattern, error))?;
-        Ok(Self { regex })
+        Ok(Self { regex, quick: !is_regex })
+    }
+
+    /// Whether matching a line takes next to no time: it is a text that is looked for. An expression may compile to
+    /// thousands of states that each byte is compared with.
+    pub(super) fn is_quick(&self) -> bool {
+        self.quick
     }
 
     /// Where in the line the first match begins and ends.

@@ -1,19 +1,24 @@
 //! Searching a tree by name and content, one hit at a time.
 //!
 //! The host walks and matches; the agent only lists and reads. Patterns are matched in linear time and are bounded in
-//! what they compile to, so neither a pattern nor a file can hold the host up. Files that cannot be read, have gone, or
+//! what they compile to, and regular expressions do it aside, so neither a pattern nor a file can hold the host up. Files that cannot be read, have gone, or
 //! are binary are passed over.
 
 mod lines;
 mod matcher;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use belljar_codes::Code;
+use tokio::task::JoinHandle;
 
 use self::lines::{Found, Lines};
 use self::matcher::{ContentMatcher, NameMatcher};
 use super::walk::{Walk, is_out_of_reach};
 use super::{FileInfo, FileKind, FileReader, Files};
-use crate::Result;
+use crate::aside::Turns;
+use crate::{Error, Result, aside_if};
 
 /// Hits without being asked for a number, and at most.
 const DEFAULT_RESULTS: u64 = 1000;
@@ -63,7 +68,7 @@ pub struct Search {
     files: Files,
     root: PathBuf,
     name: Option<NameMatcher>,
-    content: Option<ContentMatcher>,
+    content: Option<Arc<ContentMatcher>>,
     max_file_size: u64,
     left: u64,
     truncated: bool,
@@ -73,11 +78,48 @@ pub struct Search {
     open: Option<OpenFile>,
 }
 
+/// Lines that are being matched, given back with what was found.
+type Matching = JoinHandle<Result<(Lines, Option<Found>)>>;
+
+/// A large pattern takes seconds for a long line, which nothing else is to wait for.
+static MATCHING: Turns = Turns::new();
+
 #[derive(Debug)]
 struct OpenFile {
     entry: FileInfo,
     reader: FileReader,
     lines: Lines,
+    /// Has the lines until it ends. Kept here, so that nothing is lost if nobody waits for a moment.
+    matching: Option<Matching>,
+}
+
+impl OpenFile {
+    fn new(entry: FileInfo, reader: FileReader) -> Self {
+        Self { entry, reader, lines: Lines::new(), matching: None }
+    }
+
+    /// The next line of what was read that matches.
+    async fn find(&mut self, content: &Arc<ContentMatcher>) -> Result<Option<Found>> {
+        if content.is_quick() {
+            return Ok(self.lines.find(content));
+        }
+        let matching = self.matching.get_or_insert_with(|| {
+            let mut lines = std::mem::replace(&mut self.lines, Lines::new());
+            let content = Arc::clone(content);
+            tokio::spawn(MATCHING.take(move || {
+                let found = lines.find(&content);
+                (lines, found)
+            }))
+        });
+        let ended = matching.await;
+        self.matching = None;
+        let ended = ended.map_err(|source| {
+            Error::new(Code::Internal, "a task of the engine ended").with_source(source)
+        })?;
+        let (lines, found) = ended?;
+        self.lines = lines;
+        Ok(found)
+    }
 }
 
 impl Files {
@@ -85,11 +127,15 @@ impl Files {
     pub async fn search(&self, request: &SearchRequest) -> Result<Search> {
         let sensitive = !request.case_insensitive;
         let name = request.name.as_deref().map(|glob| NameMatcher::new(glob, sensitive));
-        let content = request
-            .content
-            .as_deref()
-            .map(|pattern| ContentMatcher::new(pattern, request.regex, sensitive));
-        let (name, content) = (name.transpose()?, content.transpose()?);
+        let name = name.transpose()?;
+        let content = match request.content.clone() {
+            None => None,
+            Some(pattern) => {
+                let is_regex = request.regex;
+                let compile = move || ContentMatcher::new(&pattern, is_regex, sensitive);
+                Some(Arc::new(aside_if(is_regex, compile).await??))
+            }
+        };
         let root = self.stat(&request.path, true).await?;
         let depth = request.max_depth.unwrap_or(u32::MAX).max(1);
         let is_directory = root.kind == FileKind::Directory;
@@ -148,7 +194,7 @@ impl Search {
             if entry.kind == FileKind::File && entry.size <= self.max_file_size {
                 // The size may have changed, or be unknown as for files of the kernel.
                 let reader = self.files.read(&entry.path, 0, Some(self.max_file_size)).await?;
-                self.open = Some(OpenFile { entry, reader, lines: Lines::new() });
+                self.open = Some(OpenFile::new(entry, reader));
             }
         }
     }
@@ -168,7 +214,7 @@ impl Search {
     async fn find_in_open_file(&mut self) -> Result<Option<SearchHit>> {
         let (Some(open), Some(content)) = (&mut self.open, &self.content) else { return Ok(None) };
         loop {
-            if let Some(found) = open.lines.find(content) {
+            if let Some(found) = open.find(content).await? {
                 return Ok(Some(hit(&open.entry, Some(found))));
             }
             let goes_on = match open.reader.next().await {
