@@ -2,19 +2,20 @@
 
 use std::io::{self, BufRead, BufReader};
 use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
 use belljar_api::v1;
 use belljar_client::{Address, Client};
 use belljar_codes::Code;
 
+use super::tidy;
 use crate::backends;
 use crate::failure::Failure;
 
 pub(super) struct Beside {
     child: Child,
-    /// Removed when dropped.
-    _directory: tempfile::TempDir,
+    directory: tempfile::TempDir,
     server: v1::Server,
     tcp: SocketAddr,
 }
@@ -33,14 +34,15 @@ impl Beside {
             Failure::new(Code::ServerUnreachable, "the server to be measured did not start")
                 .caused_by(error)
         };
-        let directory =
-            tempfile::Builder::new().prefix("belljar-bench-").tempdir().map_err(|e| refuse(&e))?;
+        let directory = tidy::directory().map_err(|e| refuse(&e))?;
         let mut command = Command::new(backends::this_program()?);
         command
             .args(["serve", "--json", "--listen", "127.0.0.1:0"])
             .args(arguments)
             .arg("--state-dir")
             .arg(directory.path())
+            // Not in our own group: it goes on until it is asked to end, also when somebody presses Ctrl-C.
+            .process_group(0)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null());
@@ -55,7 +57,7 @@ impl Beside {
         let tcp = tcp.ok_or_else(|| {
             Failure::new(Code::ServerUnreachable, "the server to be measured has no TCP address")
         })?;
-        Ok(Self { child, _directory: directory, server, tcp })
+        Ok(Self { child, directory, server, tcp })
     }
 
     pub(super) async fn client(&self) -> Result<Client, Failure> {
@@ -88,10 +90,14 @@ impl Beside {
         let spent = fields.split_whitespace().skip(11).take(2);
         spent.filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() / TICKS
     }
+}
 
-    pub(super) fn stop(mut self) {
+/// The server ends, and with it everything that is left in it.
+impl Drop for Beside {
+    fn drop(&mut self) {
         let pid = rustix::process::Pid::from_child(&self.child);
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
         let _ = self.child.wait();
+        tidy::remove_directory(self.directory.path());
     }
 }

@@ -20,8 +20,8 @@ use tokio::net::TcpListener;
 use super::Done;
 use super::answering::answer;
 use super::stats::{Figures, table};
+use super::tidy::{Bench, request};
 use crate::args::BenchDecisionsArgs;
-use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::{print, print_json};
 
@@ -73,10 +73,10 @@ struct Report {
 }
 
 pub(super) async fn decisions(
-    context: &Context,
+    bench: &Bench<'_>,
     args: &BenchDecisionsArgs,
 ) -> Result<Done, Failure> {
-    let report = context.with_engine(async |engine| measure(engine, args.count).await).await?;
+    let report = bench.with_engine(async |engine| measure(engine, args.count).await).await?;
     if args.json {
         print_json(&report)?;
     } else {
@@ -140,14 +140,14 @@ async fn sandbox(
     connections: bool,
 ) -> Result<SandboxId, Failure> {
     let here: IpNet = std::net::IpAddr::from(std::net::Ipv4Addr::LOCALHOST).into();
-    let request = CreateRequest {
+    let wanted = CreateRequest {
         network: NetworkPolicy { mode, allow: Vec::new() },
         network_asked: true,
         network_cidrs: vec![here],
         network_callback: NetworkCallback { connections, requests: false },
-        ..CreateRequest::default()
+        ..request()
     };
-    Ok(engine.create(request).await?.id)
+    Ok(engine.create(wanted).await?.id)
 }
 
 /// Gives back what it gets.

@@ -2,12 +2,12 @@
 
 use std::time::Instant;
 
-use belljar_engine::{CreateRequest, Engine, SandboxId};
+use belljar_engine::Engine;
 use serde::Serialize;
 
+use super::tidy::{Bench, request};
 use super::{Done, create};
 use crate::args::BenchIdleArgs;
-use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::{print, print_json};
 
@@ -23,17 +23,9 @@ struct Report {
     last_per_second: f64,
 }
 
-pub(super) async fn idle(context: &Context, args: &BenchIdleArgs) -> Result<Done, Failure> {
-    let report = context
-        .with_engine(async |engine| {
-            let mut made = Vec::new();
-            let measured = measure(engine, args.count as usize, &mut made).await;
-            for id in &made {
-                engine.destroy(id.as_str()).await?;
-            }
-            measured
-        })
-        .await?;
+pub(super) async fn idle(bench: &Bench<'_>, args: &BenchIdleArgs) -> Result<Done, Failure> {
+    let measured = bench.with_engine(async |engine| measure(engine, args.count as usize).await);
+    let report = measured.await?;
     if args.json {
         print_json(&report)?;
     } else {
@@ -50,20 +42,16 @@ pub(super) async fn idle(context: &Context, args: &BenchIdleArgs) -> Result<Done
     Ok(Done::Success)
 }
 
-async fn measure(
-    engine: &Engine,
-    count: usize,
-    made: &mut Vec<SandboxId>,
-) -> Result<Report, Failure> {
+async fn measure(engine: &Engine, count: usize) -> Result<Report, Failure> {
     // The first one builds what all share.
-    let warm = create(engine, &CreateRequest::default()).await?;
+    let warm = create(engine, &request()).await?;
     engine.destroy(warm.as_str()).await?;
     let before = available_kib();
     let tenth = (count / 10).max(1);
     let mut laps = Vec::new();
     let mut started = Instant::now();
     for number in 1..=count {
-        made.push(create(engine, &CreateRequest::default()).await?);
+        create(engine, &request()).await?;
         if number % tenth == 0 {
             laps.push(tenth as f64 / started.elapsed().as_secs_f64());
             started = Instant::now();

@@ -10,25 +10,37 @@ mod idle;
 mod peers;
 mod start;
 mod stats;
+mod tidy;
 mod tools;
 
 use std::time::{Duration, Instant};
 
+use belljar_codes::Code;
 use belljar_engine::{CreateRequest, Engine, ExecRequest, Program, SandboxId, SessionRequest};
 
+use self::tidy::Bench;
 use super::Done;
 use crate::args::{BenchArgs, BenchCommand};
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::output::note;
 
 pub(crate) async fn bench(context: &Context, args: &BenchArgs) -> Result<Done, Failure> {
-    match &args.command {
-        BenchCommand::Start(args) => start::start(context, args).await,
-        BenchCommand::Api(args) => api::api(context, args).await,
-        BenchCommand::Idle(args) => idle::idle(context, args).await,
-        BenchCommand::Decisions(args) => decisions::decisions(context, args).await,
-        BenchCommand::Tools(args) => tools::tools(context, args).await,
-        BenchCommand::Egress(args) => egress::egress(context, args).await,
+    let bench = &Bench::begin(context)?;
+    let done = match &args.command {
+        BenchCommand::Start(args) => start::start(bench, args).await,
+        BenchCommand::Api(args) => api::api(bench, args).await,
+        BenchCommand::Idle(args) => idle::idle(bench, args).await,
+        BenchCommand::Decisions(args) => decisions::decisions(bench, args).await,
+        BenchCommand::Tools(args) => tools::tools(bench, args).await,
+        BenchCommand::Egress(args) => egress::egress(bench, args).await,
+    };
+    match (done, bench.asked()) {
+        (Err(failure), Some(status)) if failure.code == Code::Interrupted => {
+            note(context.quiet, "the bench was interrupted; what it had made is removed");
+            Ok(Done::Status(status))
+        }
+        (done, _) => done,
     }
 }
 

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::peers::Peer;
 use super::stats::{Figures, table};
+use super::tidy::{Bench, request};
 use super::{Done, Stages, create, exec_true, peers, whole};
 use crate::args::BenchStartArgs;
 use crate::context::Context;
@@ -37,8 +38,9 @@ struct Report {
     absent: Vec<String>,
 }
 
-pub(super) async fn start(context: &Context, args: &BenchStartArgs) -> Result<Done, Failure> {
-    let report = context.with_engine(async |engine| measure(context, engine, args).await).await?;
+pub(super) async fn start(bench: &Bench<'_>, args: &BenchStartArgs) -> Result<Done, Failure> {
+    let context = bench.context;
+    let report = bench.with_engine(async |engine| measure(context, engine, args).await).await?;
     if args.json {
         print_json(&report)?;
     } else {
@@ -53,7 +55,7 @@ fn wanted(args: &BenchStartArgs) -> CreateRequest {
         None | Some("auto") => BackendChoice::Auto,
         Some(name) => BackendChoice::Named(name.to_owned()),
     };
-    CreateRequest { backend, runtime: args.runtime.clone(), ..CreateRequest::default() }
+    CreateRequest { backend, runtime: args.runtime.clone(), ..request() }
 }
 
 /// Who does the same beside us: those of this host, or whoever asks the same engine.
@@ -74,10 +76,8 @@ fn beside(context: &Context, args: &BenchStartArgs, scratch: &Path) -> (Vec<Peer
 /// The native backend's sandbox, where something else is measured.
 fn native(args: &BenchStartArgs) -> Option<CreateRequest> {
     let other = args.backend.as_deref().is_some_and(|name| !["auto", NATIVE].contains(&name));
-    (other && !args.no_peers).then(|| CreateRequest {
-        backend: BackendChoice::Named(NATIVE.to_owned()),
-        ..CreateRequest::default()
-    })
+    (other && !args.no_peers)
+        .then(|| CreateRequest { backend: BackendChoice::Named(NATIVE.to_owned()), ..request() })
 }
 
 async fn measure(

@@ -18,8 +18,8 @@ use serde::Serialize;
 use super::Done;
 use super::answering::answer;
 use super::stats::{Figures, table};
+use super::tidy::{Bench, request};
 use crate::args::BenchToolsArgs;
-use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::{print, print_json};
 
@@ -53,8 +53,8 @@ struct Report {
     calls: Vec<Figures>,
 }
 
-pub(super) async fn tools(context: &Context, args: &BenchToolsArgs) -> Result<Done, Failure> {
-    let report = context.with_engine(async |engine| measure(engine, args).await).await?;
+pub(super) async fn tools(bench: &Bench<'_>, args: &BenchToolsArgs) -> Result<Done, Failure> {
+    let report = bench.with_engine(async |engine| measure(engine, args).await).await?;
     if args.json {
         print_json(&report)?;
     } else {
@@ -65,8 +65,7 @@ pub(super) async fn tools(context: &Context, args: &BenchToolsArgs) -> Result<Do
 
 async fn measure(engine: &Engine, args: &BenchToolsArgs) -> Result<Report, Failure> {
     let client = Client::new(belljar_server::embedded(engine.clone()), None)?;
-    let id =
-        engine.create(CreateRequest { policy: Some(policy()?), ..Default::default() }).await?.id;
+    let id = engine.create(CreateRequest { policy: Some(policy()?), ..request() }).await?.id;
     let measured = async {
         let tools = vec![v1::ToolDeclaration { name: "function".to_owned(), ..Default::default() }];
         let hello = v1::CallbackHello { sandbox_id: id.to_string(), tools, ..Default::default() };

@@ -10,16 +10,16 @@ use std::time::{Duration, Instant};
 
 use belljar_api::v1;
 use belljar_client::Client;
-use belljar_engine::{CreateRequest, Engine};
+use belljar_engine::Engine;
 use serde::Serialize;
 
 use self::crowd::{Followers, Idle};
 use self::rest::Rest;
 use super::beside::Beside;
 use super::stats::{Figures, table};
+use super::tidy::{Bench, request};
 use super::{Done, Stages, peers, whole};
 use crate::args::BenchApiArgs;
-use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::{print, print_json};
 
@@ -43,10 +43,10 @@ struct Report {
     idle: Idle,
 }
 
-pub(super) async fn api(context: &Context, args: &BenchApiArgs) -> Result<Done, Failure> {
+pub(super) async fn api(bench: &Bench<'_>, args: &BenchApiArgs) -> Result<Done, Failure> {
     let beside = Beside::start()?;
-    let measured = context.with_engine(async |engine| measure(engine, &beside, args).await).await;
-    beside.stop();
+    let measured = bench.with_engine(async |engine| measure(engine, &beside, args).await).await;
+    drop(beside);
     let report = measured?;
     if args.json {
         print_json(&report)?;
@@ -60,13 +60,13 @@ async fn measure(engine: &Engine, beside: &Beside, args: &BenchApiArgs) -> Resul
     let client = beside.client().await?;
     let mut rest = Rest::connect(beside.tcp()).await?;
     for _ in 0..WARM_UP {
-        whole(engine, &CreateRequest::default()).await?;
+        whole(engine, &request()).await?;
         over_grpc(&client).await?;
         rest.whole().await?;
     }
     let (mut inside, mut grpc, mut http) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..args.count {
-        inside.push(whole(engine, &CreateRequest::default()).await?);
+        inside.push(whole(engine, &request()).await?);
         grpc.push(over_grpc(&client).await?);
         http.push(rest.whole().await?);
     }

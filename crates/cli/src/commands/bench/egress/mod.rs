@@ -23,7 +23,6 @@ use super::Done;
 use super::beside::Beside;
 use super::stats::Figures;
 use crate::args::BenchEgressArgs;
-use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::{print, print_json};
 
@@ -36,7 +35,7 @@ const REVOCATIONS: u32 = 20;
 const IN_A_ROW: u32 = 10;
 
 /// What the measurements need.
-struct Bench {
+struct Measuring {
     world: World,
     beside: Beside,
     client: Client,
@@ -44,7 +43,10 @@ struct Bench {
     bytes: u64,
 }
 
-pub(super) async fn egress(_: &Context, args: &BenchEgressArgs) -> Result<Done, Failure> {
+pub(super) async fn egress(
+    bench: &super::Bench<'_>,
+    args: &BenchEgressArgs,
+) -> Result<Done, Failure> {
     let refuse = |error: &dyn std::error::Error| {
         Failure::new(Code::HostUnsupported, "the network of the benchmark cannot be made")
             .caused_by(error)
@@ -57,9 +59,10 @@ pub(super) async fn egress(_: &Context, args: &BenchEgressArgs) -> Result<Done, 
     let arguments = ["--dns-upstream", &names, "--tls-roots", &trusted];
     let beside = Beside::start_by(&arguments, |command| world.spawn(command))?;
     let client = beside.client().await?;
-    let bench = Bench { world, beside, client, roots, bytes: u64::from(args.megabytes) << 20 };
-    let measured = bench.measure(args).await;
-    bench.beside.stop();
+    let measuring =
+        Measuring { world, beside, client, roots, bytes: u64::from(args.megabytes) << 20 };
+    let measured = bench.until_asked(measuring.measure(args)).await;
+    drop(measuring);
     let report = measured?;
     if args.json {
         print_json(&report)?;
@@ -69,7 +72,7 @@ pub(super) async fn egress(_: &Context, args: &BenchEgressArgs) -> Result<Done, 
     Ok(Done::Success)
 }
 
-impl Bench {
+impl Measuring {
     async fn measure(&self, args: &BenchEgressArgs) -> Result<Report, Failure> {
         let raw = create(&self.client, Some(WEB_NAME)).await?;
         let looked_into = create(&self.client, Some(&format!("{WEB_NAME}/b"))).await?;
