@@ -6,12 +6,49 @@ use belljar_policy::SandboxId;
 
 use crate::engine::Inner;
 use crate::fault::point;
+use crate::sandbox::expires_at_ms;
 use crate::store::{End, SandboxRecord, State, Step};
+use crate::time::now_ms;
 use crate::transition::{Claim, Work, claim, release, try_claim_as_seen};
 use crate::{Error, Result, network};
 
 /// What destroying does, noted before any of it is done.
 const STEPS: [Step; 2] = [Step::Stopping, Step::Removing];
+
+/// Why a sandbox failed whose creation nobody finished.
+const INTERRUPTED: &str = "the process that was creating it ended before it was ready; what it had made was removed, so \
+                           create it again";
+
+/// The record and the agent count the time from moments that are not quite the same.
+const CLOCKS_APART_MS: i64 = 1000;
+
+/// Why a sandbox ended that went by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Gone {
+    LeaseEnded,
+    /// Nobody knows why.
+    AgentGone,
+}
+
+impl Gone {
+    /// Of a sandbox whose agent is not there any more.
+    pub(crate) fn of(record: &SandboxRecord) -> Self {
+        match expires_at_ms(record) {
+            Some(at) if at <= now_ms().saturating_add(CLOCKS_APART_MS) => Self::LeaseEnded,
+            _ => Self::AgentGone,
+        }
+    }
+}
+
+impl From<Gone> for End {
+    fn from(gone: Gone) -> Self {
+        let reason = match gone {
+            Gone::LeaseEnded => "its lease ended",
+            Gone::AgentGone => "its agent is gone",
+        };
+        Self::Destroyed(Some(reason.to_owned()))
+    }
+}
 
 /// Destroys a sandbox; one that has ended is fine.
 pub(crate) async fn destroy(inner: &Arc<Inner>, id: &SandboxId, end: End) -> Result<()> {
@@ -24,18 +61,16 @@ pub(crate) async fn destroy(inner: &Arc<Inner>, id: &SandboxId, end: End) -> Res
 /// Settles a sandbox whose transition nobody alive is at work on: what was being created is undone, what was being
 /// destroyed is finished.
 pub(crate) async fn settle(inner: &Arc<Inner>, id: &SandboxId) -> Result<()> {
-    let steps = inner.store.steps(id).await?;
     // One that has become ready since the caller looked is nobody's to settle.
     let unfinished =
         |record: &SandboxRecord| matches!(record.state, State::Creating | State::Destroying);
     let Some(record) = inner.store.sandbox(id).await?.filter(unfinished) else { return Ok(()) };
     let claim = try_claim_as_seen(inner, record, &STEPS, Some(State::Destroying)).await?;
     let Claim::Taken(record) = claim else { return Ok(()) };
+    let noted = inner.store.steps(id).await?.join(" ");
+    tracing::info!(sandbox = %id, noted, "what a process that ended had begun is settled");
     let end = match record.state {
-        State::Creating => {
-            let last = steps.last().map_or("nothing", String::as_str);
-            End::Failed(format!("its creation was interrupted after `{last}` was noted"))
-        }
+        State::Creating => End::Failed(INTERRUPTED.to_owned()),
         _ => End::Destroyed(None),
     };
     finish(inner, &record, end).await

@@ -14,7 +14,7 @@ use tokio::task::AbortHandle;
 use crate::backends::Backends;
 use crate::background::{Background, to_the_end};
 use crate::create::Life;
-use crate::destroy::{destroy, has_ended};
+use crate::destroy::{Gone, destroy, has_ended};
 use crate::files::Files;
 use crate::live::Live;
 use crate::log::{LogReader, Offsets};
@@ -216,8 +216,7 @@ impl Engine {
         if record.state == State::Ready {
             let backend = self.inner.backends.get(&record.backend)?;
             if !backend.is_alive(&record.id).await? {
-                let end = End::Destroyed(Some("its agent is gone".to_owned()));
-                destroy(&self.inner, &record.id, end).await?;
+                destroy(&self.inner, &record.id, Gone::of(&record).into()).await?;
                 return Ok(self.find(record.id.as_str()).await?.into());
             }
         }
@@ -676,12 +675,11 @@ impl Inner {
         self.gates.close(id);
     }
 
-    /// Destroys a sandbox whose agent is gone, without making the caller wait.
-    pub(crate) fn reap_later(self: &Arc<Self>, id: &SandboxId) {
+    /// Destroys a sandbox that went by itself, without making the caller wait.
+    pub(crate) fn reap_later(self: &Arc<Self>, id: &SandboxId, gone: Gone) {
         let (inner, id) = (Arc::clone(self), id.clone());
         self.background.spawn(async move {
-            let end = End::Destroyed(Some("its agent is gone".to_owned()));
-            if let Err(error) = destroy(&inner, &id, end).await {
+            if let Err(error) = destroy(&inner, &id, gone.into()).await {
                 tracing::debug!(%error, sandbox = %id, "left for the next recovery");
             }
         });
@@ -698,7 +696,7 @@ impl Inner {
             let Ok(backend) = inner.backends.get(&record.backend) else { return };
             if record.state == State::Ready && backend.is_alive(&id).await.is_ok_and(|alive| !alive)
             {
-                inner.reap_later(&id);
+                inner.reap_later(&id, Gone::of(&record));
             }
         });
     }

@@ -12,6 +12,7 @@ use tokio::sync::Mutex;
 
 use crate::agent::{AgentError, Connection, Report, Reporter};
 use crate::audit::Budget;
+use crate::destroy::Gone;
 use crate::engine::Inner;
 use crate::{Error, tools};
 
@@ -75,7 +76,7 @@ impl Live {
             Err(error) => {
                 // An agent that cannot be reached because it is gone is not an error of the backend.
                 if self.backend.is_alive(&self.id).await.is_ok_and(|alive| !alive) {
-                    inner.reap_later(&self.id);
+                    inner.check_later(&self.id);
                     return Err(Error::sandbox_gone(self.id.as_str()));
                 }
                 return Err(error.into());
@@ -169,7 +170,9 @@ fn reporter(
             Report::Event(v1::event::What::ProgramDenied(denied)) => {
                 inner.audit.program_denied(&budget, &tenant, &id, &denied);
             }
-            Report::Event(v1::event::What::LeaseEnded(_)) => inner.reap_later(&id),
+            Report::Event(v1::event::What::LeaseEnded(_)) => {
+                inner.reap_later(&id, Gone::LeaseEnded);
+            }
             // An agent that calls more often than there is room for gets no answers.
             Report::ToolCall(call) => drop(calls.try_send(tools::Told::Call(call))),
             Report::ToolCancel(cancel) => drop(calls.try_send(tools::Told::Cancel(cancel.call))),

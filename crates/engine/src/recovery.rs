@@ -12,7 +12,7 @@ use belljar_policy::{ProcessId, SandboxId};
 use tokio::task::AbortHandle;
 use tokio::time::MissedTickBehavior;
 
-use crate::destroy;
+use crate::destroy::{self, Gone};
 use crate::engine::Inner;
 use crate::lock::FileLock;
 use crate::network::authority;
@@ -153,17 +153,14 @@ async fn end_if_over(inner: &Arc<Inner>, record: &SandboxRecord, runs: bool) -> 
     // A running process keeps a sandbox in use, whoever watches it; one that is paused is in use by nobody.
     let end = if runs && !paused { hard_end_ms(record) } else { expires_at_ms(record) };
     let slack = if paused { 0 } else { LEASE_SLACK_MS };
-    let reason = if end.is_some_and(|at| at.saturating_add(slack) < now_ms()) {
-        "its lease ended"
+    let gone = if end.is_some_and(|at| at.saturating_add(slack) < now_ms()) {
+        Gone::LeaseEnded
     } else if !inner.backends.get(&record.backend)?.is_alive(&record.id).await? {
-        match expires_at_ms(record) {
-            Some(at) if at <= now_ms() => "its lease ended",
-            _ => "its agent is gone",
-        }
+        Gone::of(record)
     } else {
         return Ok(());
     };
-    destroy::destroy(inner, &record.id, End::Destroyed(Some(reason.to_owned()))).await
+    destroy::destroy(inner, &record.id, gone.into()).await
 }
 
 /// Removes lock files of sessions and engines that nobody holds: they mean something only while they are held.

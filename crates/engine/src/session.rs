@@ -7,7 +7,7 @@ use belljar_codes::Code;
 use belljar_policy::{ProcessId, SandboxName, TenantId};
 
 use crate::create::{Life, create};
-use crate::destroy::{destroy, settle};
+use crate::destroy::{Gone, destroy, settle};
 use crate::engine::Inner;
 use crate::ensure::ensure;
 use crate::lock::FileLock;
@@ -259,8 +259,7 @@ async fn usable(inner: &Arc<Inner>, record: SandboxRecord) -> Result<Option<Sand
             match connected {
                 Ok(()) => Ok(Some(record)),
                 Err(error) if error.code() == Code::SandboxGone => {
-                    let end = End::Destroyed(Some("its agent is gone".to_owned()));
-                    destroy(inner, id, end).await?;
+                    destroy(inner, id, Gone::of(&record).into()).await?;
                     Ok(None)
                 }
                 Err(error) => Err(error),

@@ -145,3 +145,21 @@ async fn an_automatic_life_survives_death_everywhere() {
         check("automatic", point).await;
     }
 }
+
+#[tokio::test]
+async fn a_creation_that_was_interrupted_says_so() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::create_dir(directory.path().join("work")).unwrap();
+    die_at(directory.path(), "named", "create.starting");
+    let backend = FakeBackend::new(&directory.path().join("objects"));
+    let engine = open(&directory.path().join("state"), &backend).await;
+    let states = vec![SandboxState::Failed];
+    let failed = engine.list(&SandboxQuery { states, ..Default::default() }).await.unwrap().items;
+    assert_eq!(failed.len(), 1);
+    assert_eq!(
+        failed[0].failure.as_deref(),
+        Some(
+            "the process that was creating it ended before it was ready; what it had made was removed, so create it again"
+        )
+    );
+}

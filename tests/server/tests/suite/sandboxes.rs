@@ -75,15 +75,17 @@ async fn a_lease_ends_and_can_be_extended() {
     };
     let extended = client.sandboxes.clone().extend_sandbox(request).await.unwrap().into_inner();
     assert!((extended.lease_secs - 600.0).abs() < 1.0 || extended.lease_secs > 600.0);
-    let state = async |sandbox: &str| {
+    let get = async |sandbox: &str| {
         let request = v1::GetSandboxRequest { sandbox: sandbox.to_owned() };
-        client.sandboxes.clone().get_sandbox(request).await.unwrap().into_inner().state()
+        client.sandboxes.clone().get_sandbox(request).await.unwrap().into_inner()
     };
+    let state = async |sandbox: &str| get(sandbox).await.state();
     let ended = belljar_server_tests::settled(async || match state(&ends).await {
         v1::SandboxState::Destroyed => Ok(()),
         other => Err(other),
     });
     ended.await.unwrap();
+    assert_eq!(get(&ends).await.failure.as_deref(), Some("its lease ended"));
     assert_eq!(state(&kept).await, v1::SandboxState::Ready);
     assert_eq!(exec(&client, &kept, "true").await.exit_code, 0);
     host.finish().await;
