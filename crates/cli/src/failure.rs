@@ -42,6 +42,17 @@ impl Failure {
         self
     }
 
+    /// Of somebody who watches a process. A server that went away is not the end of the process; tells how it is found
+    /// again.
+    pub(crate) fn watching(mut self, process: &str) -> Self {
+        if matches!(self.code, Code::ServerUnreachable | Code::ServerStopping) {
+            self.remedy = Some(format!(
+                "the process goes on: `belljar logs --follow {process}` shows what it writes, `belljar wait {process}` how it ends"
+            ));
+        }
+        self
+    }
+
     /// A bad value from a variable or file names that place.
     pub(crate) fn set_by(mut self, origin: &Origin) -> Self {
         if !matches!(origin, Origin::Flag(_) | Origin::Default) {
@@ -135,6 +146,14 @@ mod tests {
         check(Code::Interrupted, 130);
         check(Code::SandboxNotFound, 125);
         check(Code::Internal, 125);
+    }
+
+    #[test]
+    fn a_server_that_went_away_is_not_the_end_of_a_process() {
+        let hint = |code| Failure::new(code, "x").with_remedy("y").watching("p1").remedy.unwrap();
+        assert!(hint(Code::ServerUnreachable).contains("`belljar wait p1`"));
+        assert!(hint(Code::ServerStopping).contains("`belljar logs --follow p1`"));
+        assert_eq!(hint(Code::SandboxGone), "y");
     }
 
     #[test]

@@ -26,7 +26,8 @@ pub(crate) async fn attach(context: &Context, args: &AttachArgs) -> Result<Done,
                 Some(since) => v1::Offsets { stdout: since, stderr: since },
                 None => process.log_end.unwrap_or_default(),
             };
-            let end = Attachment::begin(&client, args, &process)?.follow(&client, since).await?;
+            let end = Attachment::begin(&client, args, &process)?.follow(&client, since).await;
+            let end = end.map_err(|failure| failure.watching(&args.process))?;
             match end {
                 Some(code) => Ok(Done::from_exit_code(code)),
                 None => {

@@ -40,6 +40,7 @@ pub(crate) async fn logs(context: &Context, args: &LogsArgs) -> Result<Done, Fai
             Ok(Done::Success)
         })
         .await
+        .map_err(|failure| failure.watching(&args.process))
 }
 
 /// Where each stream goes on, so that what is missing can be told.

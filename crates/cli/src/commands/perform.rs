@@ -47,8 +47,9 @@ impl Performance {
         }
         let process_id = started.process.as_ref().map_or("", |process| &process.process_id);
         let control = Control::new(&self.client, process_id);
+        let broken = |failure: Failure| failure.watching(process_id);
         if self.json {
-            let ended = drive::collect(messages, &control, attention).await?;
+            let ended = drive::collect(messages, &control, attention).await.map_err(broken)?;
             return self.report(started, ended, timeout);
         }
         let ending = {
@@ -57,7 +58,7 @@ impl Performance {
                 Attention::Terminal => Some(RawTerminal::enter()?),
                 Attention::Signals | Attention::Input => None,
             };
-            drive::stream(messages, &control, attention).await?
+            drive::stream(messages, &control, attention).await.map_err(broken)?
         };
         let Ending::Ended(ended) = ending else { return Ok(Done::Success) };
         let result = ended.result.unwrap_or_default();

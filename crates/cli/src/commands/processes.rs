@@ -18,7 +18,8 @@ pub(crate) async fn wait(context: &Context, args: &WaitArgs) -> Result<Done, Fai
     };
     let process = context
         .with_client(async |mut client| Ok(client.processes.wait_process(request).await?))
-        .await?
+        .await
+        .map_err(|failure: Failure| failure.watching(&args.process))?
         .into_inner();
     show(&process, args.json)?;
     Ok(match process.exit_code {
