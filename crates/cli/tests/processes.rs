@@ -145,6 +145,9 @@ fn a_paused_sandbox_waits_and_a_lease_is_extended() {
     let by_label = |label: &str| place.run(&["list", "--label", label, "--json"]).exits(0).json();
     assert_eq!(by_label("team=a")[0]["name"], "p");
     assert_eq!(by_label("team=b"), serde_json::json!([]));
+    let with = |text: &str| place.run(&["list", "--metadata", text, "--json"]).exits(0).json();
+    assert_eq!(with("note=x y")[0]["name"], "p");
+    assert_eq!(with("note=x"), serde_json::json!([]));
 }
 
 #[test]

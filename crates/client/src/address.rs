@@ -87,12 +87,21 @@ impl Address {
         .with_remedy("check the address, and that `belljar serve` runs there");
         // The library's own words for "transport error" tell nothing.
         failure.causes = causes(error);
+        failure.causes.dedup();
         if failure.causes.is_empty() {
             failure.causes.push(error.to_string());
+        }
+        // The words of rustls: somebody answers, who is not known to be the server.
+        if failure.causes.iter().any(|cause| cause.contains("invalid peer certificate")) {
+            failure.message = format!("the certificate of the server at `{self}` is not accepted");
+            failure.remedy = Some(NOT_TRUSTED.to_owned());
         }
         failure
     }
 }
+
+const NOT_TRUSTED: &str = "name the file of the authority that issued it in SSL_CERT_FILE; one that is its own \
+                           authority must be no authority for others (`basicConstraints=CA:FALSE`)";
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -162,6 +171,21 @@ pub(crate) async fn connect_unix(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_certificate_that_is_not_accepted_is_told_apart() {
+        let address = Address::parse("https://localhost:1").unwrap();
+        let told = |words: &'static str| {
+            address.unreachable(&std::io::Error::other(std::io::Error::other(words)))
+        };
+        let refused = told("invalid peer certificate: UnknownIssuer");
+        assert_eq!(
+            refused.message,
+            "the certificate of the server at `https://localhost:1` is not accepted"
+        );
+        assert!(refused.remedy.unwrap().contains("SSL_CERT_FILE"));
+        assert!(told("connection refused").message.contains("does not answer"));
+    }
 
     #[test]
     fn addresses() {

@@ -103,13 +103,10 @@ async fn each_quota_holds_and_gives_back() {
     };
     let request = || CreateRequest { limits, ..CreateRequest::default() };
     for (quotas, word) in [
-        (Quotas { sandboxes: Some(2), ..Quotas::default() }, "2 sandboxes"),
-        (
-            Quotas { memory_bytes: Some(250 << 20), ..Quotas::default() },
-            "262144000 bytes of memory",
-        ),
-        (Quotas { milli_cpus: Some(1499), ..Quotas::default() }, "1499 thousandths of a CPU"),
-        (Quotas { disk_bytes: Some(100 << 20), ..Quotas::default() }, "104857600 bytes of disk"),
+        (Quotas { sandboxes: Some(2), ..Quotas::default() }, "for sandboxes is 2,"),
+        (Quotas { memory_bytes: Some(250 << 20), ..Quotas::default() }, "for memory is 250 MiB,"),
+        (Quotas { milli_cpus: Some(1499), ..Quotas::default() }, "for CPUs is 1.499,"),
+        (Quotas { disk_bytes: Some(100 << 20), ..Quotas::default() }, "for disk is 100 MiB,"),
     ] {
         setup.engine.tenants().set(&id("one"), quotas).await.unwrap();
         let first = one.create(request()).await.unwrap();
@@ -184,7 +181,7 @@ async fn running_processes_are_counted() {
     let first = one.exec(&sandbox.id, exec(&["hang"])).await.unwrap();
     let error = one.exec(&sandbox.id, exec(&["true"])).await.unwrap_err();
     assert_eq!(error.code(), Code::QuotaExceeded);
-    assert!(error.to_string().contains("1 processes"), "{error}");
+    assert!(error.to_string().contains("for processes is 1,"), "{error}");
     let counts = one.counts().await.unwrap();
     let expected = Counts { sandboxes: [(SandboxState::Ready, 1)].into(), processes: 1 };
     assert_eq!(counts, expected);

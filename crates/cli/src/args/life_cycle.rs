@@ -48,6 +48,10 @@ pub(crate) struct ListArgs {
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) label: Vec<String>,
 
+    /// Only those with this metadata (repeatable)
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) metadata: Vec<String>,
+
     /// Only those in this state, also states of the past (repeatable)
     #[arg(long, value_name = "STATE", value_parser = ["creating", "ready", "paused", "destroying", "destroyed", "failed"])]
     pub(crate) state: Vec<String>,

@@ -13,6 +13,7 @@ use crate::request;
 pub(crate) async fn list(context: &Context, args: &ListArgs) -> Result<Done, Failure> {
     let query = v1::ListSandboxesRequest {
         labels: request::labels(&args.label)?,
+        metadata: request::metadata(&args.metadata)?,
         states: enumeration::<v1::SandboxState>(&args.state)?,
         name_prefix: args.name_prefix.clone(),
         tenant: args.tenant.clone(),

@@ -38,8 +38,10 @@ fn failure(error: &clap::Error) -> Failure {
         _ => Code::InvalidArgument,
     };
     let text = error.render().to_string();
-    let first = text.lines().next().unwrap_or_default();
-    let message = first.strip_prefix("error: ").unwrap_or(first);
+    // What is missing, or possible, is in the lines below the first.
+    let first: Vec<_> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
+    let first = first.join(" ");
+    let message = first.strip_prefix("error: ").unwrap_or(&first);
     let remedy = match error.get(ContextKind::SuggestedArg) {
         Some(suggestion) => format!("did you mean `{suggestion}`?"),
         None => {
@@ -65,6 +67,11 @@ mod tests {
             &["belljar", "list", "--jason"],
             Code::InvalidArgument,
             "unexpected argument '--jason' found",
+        );
+        check(
+            &["belljar", "webhooks", "add", "http://localhost/"],
+            Code::InvalidArgument,
+            "the following required arguments were not provided: --secret-file <FILE>",
         );
         check(
             &["belljar", "destroy", "--all", "x"],

@@ -4,6 +4,7 @@
 //! of it.
 
 use belljar_codes::Code;
+use belljar_policy::limits::{format_bytes, format_cpus};
 use belljar_policy::{ProcessId, TenantId};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -145,13 +146,16 @@ pub(super) fn check_sandbox(change: &Change<'_>, id: &TenantId) -> Result<(), Fa
         return Ok(());
     }
     let used = usage(change, id)?;
-    for (what, quota, used) in [
-        ("sandboxes", sandboxes, used.sandboxes),
-        ("bytes of memory", memory_bytes, used.memory_bytes),
-        ("thousandths of a CPU", milli_cpus, used.milli_cpus),
-        ("bytes of disk", disk_bytes, used.disk_bytes),
-    ] {
-        check(id, what, quota, used)?;
+    let number = |number: u64| number.to_string();
+    let cpus = |millis: u64| format_cpus(u32::try_from(millis).unwrap_or(u32::MAX));
+    let shown: [(&str, _, _, &dyn Fn(u64) -> String); 4] = [
+        ("sandboxes", sandboxes, used.sandboxes, &number),
+        ("memory", memory_bytes, used.memory_bytes, &format_bytes),
+        ("CPUs", milli_cpus, used.milli_cpus, &cpus),
+        ("disk", disk_bytes, used.disk_bytes, &format_bytes),
+    ];
+    for (what, quota, used, show) in shown {
+        check(id, what, quota, used, show)?;
     }
     Ok(())
 }
@@ -160,16 +164,26 @@ pub(super) fn check_sandbox(change: &Change<'_>, id: &TenantId) -> Result<(), Fa
 pub(super) fn check_process(change: &Change<'_>, id: &TenantId) -> Result<(), Fault> {
     match quotas(change, id)?.processes {
         None => Ok(()),
-        quota => check(id, "processes", quota, running(change, id)?),
+        quota => check(id, "processes", quota, running(change, id)?, &|number| number.to_string()),
     }
 }
 
-fn check(id: &TenantId, what: &str, quota: Option<u64>, used: u64) -> Result<(), Fault> {
+fn check(
+    id: &TenantId,
+    what: &str,
+    quota: Option<u64>,
+    used: u64,
+    show: &dyn Fn(u64) -> String,
+) -> Result<(), Fault> {
     match quota {
         Some(quota) if used > quota => Err(Fault::Refused(
             Error::new(
                 Code::QuotaExceeded,
-                format!("tenant `{id}` may have {quota} {what}, and this would make it {used}"),
+                format!(
+                    "the quota of tenant `{id}` for {what} is {}, and this would make it {}",
+                    show(quota),
+                    show(used)
+                ),
             )
             .with_remedy("end what is no longer needed, or have the quota raised"),
         )),

@@ -98,5 +98,5 @@ pub(super) fn check_ratio(limits: &ExtractLimits, packed: u64, unpacked: u64) ->
 
 pub(super) fn exceeded(what: &str) -> Error {
     Error::new(Code::ArchiveRefused, format!("the archive has {what}"))
-        .with_remedy("split it, or raise the limits for extraction")
+        .with_remedy("split it into several archives")
 }
