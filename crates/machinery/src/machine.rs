@@ -145,7 +145,11 @@ impl Machine {
     pub(crate) async fn host_root(&self, privileged: bool, network: bool) -> Result<&HostRoot> {
         self.hosts[usize::from(network)]
             .get_or_try_init(|| async {
-                HostRoot::build(&self.templates(), privileged, network).map_err(|error| {
+                let templates = self.templates();
+                // It copies directories of the host, which takes longer than others are to wait.
+                let build = move || HostRoot::build(&templates, privileged, network);
+                let built = tokio::task::spawn_blocking(build).await.map_err(io::Error::other);
+                built.flatten().map_err(|error| {
                     Error::new(Code::StateFailed, "the host template cannot be put together")
                         .with_source(error)
                 })
