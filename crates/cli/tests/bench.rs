@@ -36,6 +36,18 @@ fn directories(place: &Place) -> Vec<PathBuf> {
     entries.flatten().map(|entry| entry.path()).collect()
 }
 
+/// The process of the server that is measured.
+fn server(directory: &std::path::Path) -> Option<u32> {
+    let directory = directory.to_str().unwrap();
+    std::fs::read_dir("/proc").unwrap().flatten().find_map(|entry| {
+        let pid = entry.file_name().to_str()?.parse().ok()?;
+        let words = std::fs::read(entry.path().join("cmdline")).ok()?;
+        let mut words = words.split(|byte| *byte == 0);
+        let serves = words.nth(1) == Some(b"serve");
+        (serves && words.any(|word| word == directory.as_bytes())).then_some(pid)
+    })
+}
+
 /// The state of the server that is measured, once it has sandboxes.
 fn measured(place: &Place) -> PathBuf {
     let mut found = None;
@@ -87,11 +99,13 @@ fn the_next_bench_removes_what_one_that_was_killed_left() {
     let directory = measured(&place);
     ask(&bench, Signal::KILL);
     assert_eq!(bench.wait().unwrap().signal(), Some(9));
+    assert!(server(&directory).is_some(), "it goes on by itself");
     let mut bench = begin(&place, &["bench", "idle", "--count", "4000"]);
     // The first one does not stay, and the last one may be half made.
     wait_until("sandboxes", || sandboxes(&place) > 2);
     // What the first one left was removed before.
     assert!(!directory.exists());
+    assert_eq!(server(&directory), None);
     ask(&bench, Signal::KILL);
     bench.wait().unwrap();
     assert!(sandboxes(&place) > 0);

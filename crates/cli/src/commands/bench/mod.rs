@@ -26,7 +26,7 @@ use crate::failure::Failure;
 use crate::output::note;
 
 pub(crate) async fn bench(context: &Context, args: &BenchArgs) -> Result<Done, Failure> {
-    let bench = &Bench::begin(context)?;
+    let bench = &Bench::begin(context).await?;
     let done = match &args.command {
         BenchCommand::Start(args) => start::start(bench, args).await,
         BenchCommand::Api(args) => api::api(bench, args).await,

@@ -8,6 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use belljar_client::Local;
 use belljar_codes::Code;
 use belljar_engine::{CreateRequest, Engine, SandboxQuery};
 use tokio::signal::unix::{SignalKind, signal};
@@ -32,8 +33,8 @@ pub(super) struct Bench<'c> {
 
 impl<'c> Bench<'c> {
     /// Removes what benches left that were killed, and listens for being asked to end.
-    pub(super) fn begin(context: &'c Context) -> Result<Self, Failure> {
-        remove_left_directories();
+    pub(super) async fn begin(context: &'c Context) -> Result<Self, Failure> {
+        remove_left_directories().await;
         let (tell, asked) = watch::channel(None);
         for kind in [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()] {
             let mut signals = signal(kind).map_err(|error| {
@@ -100,25 +101,37 @@ pub(super) fn directory() -> std::io::Result<tempfile::TempDir> {
     tempfile::Builder::new().prefix(&prefix).tempdir()
 }
 
-/// Ends what is in the directory of a server that was measured, and removes it.
+/// Ends what is in the directory of a server that was measured and has ended, and removes it.
 pub(super) fn remove_directory(directory: &Path) {
     let Ok(program) = backends::this_program() else { return };
-    for words in [&["server", "stop"][..], &["--server", "embedded", "destroy", "--all"]] {
-        let mut command = Command::new(&program);
-        command.args(words).arg("--state-dir").arg(directory).stdin(Stdio::null());
-        // It may have ended already, and with it all that was there.
-        let _ = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
-    }
+    let mut command = Command::new(&program);
+    command.args(["--server", "embedded", "destroy", "--all", "--state-dir"]).arg(directory);
+    // There may be nothing.
+    let _ = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
     let _ = std::fs::remove_dir_all(directory);
 }
 
-fn remove_left_directories() {
+/// Ends the server of that directory, and never the one that this command's settings name.
+async fn stop_server(directory: &Path) -> Result<(), Failure> {
+    let local = Local {
+        state_dir: directory.to_owned(),
+        program: backends::this_program()?,
+        version: env!("CARGO_PKG_VERSION"),
+    };
+    if let Some((client, server)) = local.find().await? {
+        local.stop(&client, &server).await?;
+    }
+    Ok(())
+}
+
+async fn remove_left_directories() {
     let Ok(entries) = std::fs::read_dir(std::env::temp_dir()) else { return };
     for entry in entries.flatten() {
         let name = entry.file_name();
         let bench = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split_once('-'));
         let Some(pid) = bench.and_then(|(pid, _)| pid.parse().ok()) else { continue };
-        if !is_running(pid) && is_own(&entry.path()) {
+        // One whose server goes on stays for the next bench.
+        if !is_running(pid) && is_own(&entry.path()) && stop_server(&entry.path()).await.is_ok() {
             remove_directory(&entry.path());
         }
     }
