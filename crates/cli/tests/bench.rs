@@ -53,7 +53,7 @@ fn measured(place: &Place) -> PathBuf {
     let mut found = None;
     wait_until("a server with sandboxes", || {
         found = directories(place).into_iter().find(|path| {
-            let sandboxes = std::fs::read_dir(path.join("sandboxes"));
+            let sandboxes = std::fs::read_dir(path.join("run/sandboxes"));
             sandboxes.is_ok_and(|mut entries| entries.next().is_some())
         });
         found.is_some()

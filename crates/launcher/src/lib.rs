@@ -11,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bare;
 mod bundle;
 mod disk;
 mod doors;
@@ -22,6 +23,7 @@ mod ids;
 mod layer;
 mod place;
 mod plan;
+mod run;
 mod runtime;
 mod serve;
 mod start;

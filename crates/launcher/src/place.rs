@@ -1,22 +1,21 @@
 //! The files of sandboxes in the state directory.
 //!
 //! ```text
-//! sandboxes/<id>/agent.sock   the agent's listening socket
-//! sandboxes/<id>/process      "pid start-time uid gid range", written before the agent may run: the first process, the
-//!                             workload's user inside, and the range of ids where there is one
-//! sandboxes/<id>/bundle/      the description for a runtime, where one encloses the sandbox
-//! sandboxes/<id>/own-kernel   that runtime has a kernel of its own
-//! ids/<range>                 ranges that are taken: links to the owner's file
-//! owners/<cells>              whom ranges belong to: helpers, by what the names of their cells begin with
-//! disks/                      empty disk images to copy; those in use have no name
-//! staging/                    a mount point, empty outside of starting sandboxes
-//! launchers/<pid>             launchers at work; one that was killed leaves its mark
-//! hanging/<id>/               sandboxes whose processes hang in the kernel
-//! trash/                      what is being removed
+//! disks/                          empty disk images to copy; those in use have no name
+//! staging/                        a mount point, empty outside of starting sandboxes
+//! launchers/<pid>                 launchers at work; one that was killed leaves its mark
+//! run/sandboxes/<id>/agent.sock   the agent's listening socket
+//! run/sandboxes/<id>/process      "pid start-time uid gid range", written before the agent may run: the first process,
+//!                                 the workload's user inside, and the range of ids where there is one
+//! run/sandboxes/<id>/bundle/      the description for a runtime, where one encloses the sandbox
+//! run/sandboxes/<id>/own-kernel   that runtime has a kernel of its own
+//! run/ids/<range>                 ranges that are taken: links to the owner's file
+//! run/owners/<cells>              whom ranges belong to: helpers, by what the names of their cells begin with
+//! run/hanging/<id>/               sandboxes whose processes hang in the kernel
+//! run/trash/                      what is being removed
 //! ```
 //!
-//! Making and removing a file costs an inode each time, and a file system without a journal looks past every inode that was
-//! given up in the last minutes before it takes one. So a range is a link to a file that is there.
+//! Where `run` leads is told in [`crate::run`].
 
 use std::fs;
 use std::io;
@@ -27,22 +26,23 @@ use belljar_sys::process::ProcessIdentity;
 use rustix::fs::{AtFlags, Mode, OFlags, unlinkat};
 
 use crate::failure::{Result, Stage};
+use crate::run::{Run, open_directory};
 use crate::wire::Failure;
 
-const DIRECTORIES: [&str; 8] =
-    ["sandboxes", "ids", "owners", "disks", "staging", "hanging", "launchers", "trash"];
+const DIRECTORIES: [&str; 3] = ["disks", "staging", "launchers"];
 
 /// The state directory, as the launcher uses it.
 pub(crate) struct Place {
     pub(crate) path: PathBuf,
     pub(crate) ids: OwnedFd,
     sandboxes: OwnedFd,
+    run: Run,
     /// Distinguishes this installation's objects from another's on the same host.
     pub(crate) group: String,
 }
 
 impl Place {
-    pub(crate) fn open(path: PathBuf, directory: OwnedFd) -> Result<Self> {
+    pub(crate) fn open(path: PathBuf, directory: OwnedFd, privileged: bool) -> Result<Self> {
         for name in DIRECTORIES {
             match rustix::fs::mkdirat(&directory, name, Mode::from_raw_mode(0o700)) {
                 Ok(()) | Err(rustix::io::Errno::EXIST) => {}
@@ -50,10 +50,13 @@ impl Place {
             }
         }
         let stat = rustix::fs::fstat(&directory).stage("state-directory")?;
+        let group = format!("belljar-{:x}-{:x}", stat.st_dev, stat.st_ino);
+        let run = Run::open(directory, &path, &group, privileged).stage("run-directory")?;
         Ok(Self {
-            ids: open_directory(&directory, "ids").stage("state-directory")?,
-            sandboxes: open_directory(&directory, "sandboxes").stage("state-directory")?,
-            group: format!("belljar-{:x}-{:x}", stat.st_dev, stat.st_ino),
+            ids: open_directory(&run.directory, "ids").stage("run-directory")?,
+            sandboxes: open_directory(&run.directory, "sandboxes").stage("run-directory")?,
+            run,
+            group,
             path,
         })
     }
@@ -71,12 +74,12 @@ impl Place {
 
     /// The ids of all sandboxes that have a directory.
     pub(crate) fn sandboxes(&self) -> Vec<String> {
-        names(&self.path.join("sandboxes"))
+        names(&self.run.path.join("sandboxes"))
     }
 
     /// The ranges that are taken, and by whom.
     pub(crate) fn ranges(&self) -> Vec<(u32, String)> {
-        let directory = self.path.join("ids");
+        let directory = self.run.path.join("ids");
         let owner = |name: &String| fs::read_to_string(directory.join(name)).ok();
         names(&directory)
             .into_iter()
@@ -86,13 +89,13 @@ impl Place {
 
     /// Makes the file that ranges of a helper are links to.
     pub(crate) fn owner(&self, cells: &str) -> Result<PathBuf> {
-        let path = self.path.join("owners").join(cells);
+        let path = self.run.path.join("owners").join(cells);
         fs::write(&path, cells).stage("id-range")?;
         Ok(path)
     }
 
     pub(crate) fn remove_owners(&self, which: impl Fn(&str) -> bool) {
-        let owners = self.path.join("owners");
+        let owners = self.run.path.join("owners");
         for owner in names(&owners).into_iter().filter(|owner| which(owner)) {
             let _ = fs::remove_file(owners.join(owner));
         }
@@ -105,6 +108,7 @@ impl Place {
 
     /// Every trace of this launcher has been removed.
     pub(crate) fn sign_out(&self) {
+        self.run.leave();
         let _ = fs::remove_file(self.launchers().join(std::process::id().to_string()));
     }
 
@@ -117,32 +121,40 @@ impl Place {
         }
     }
 
+    pub(crate) fn staging(&self) -> PathBuf {
+        self.path.join("staging")
+    }
+
     fn launchers(&self) -> PathBuf {
         self.path.join("launchers")
     }
 
     /// The sandboxes that were set aside.
     pub(crate) fn hanging(&self) -> Vec<String> {
-        names(&self.path.join("hanging"))
+        names(&self.run.path.join("hanging"))
     }
 
     pub(crate) fn is_hanging(&self, id: &str) -> bool {
-        self.path.join("hanging").join(id).exists()
+        self.run.path.join("hanging").join(id).exists()
     }
 
     pub(crate) fn open_hanging(&self, id: &str) -> io::Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        Ok(rustix::fs::open(self.path.join("hanging").join(id), flags, Mode::empty())?)
+        Ok(rustix::fs::open(self.run.path.join("hanging").join(id), flags, Mode::empty())?)
     }
 
     pub(crate) fn set_aside(&self, id: &str) {
-        let _ =
-            fs::rename(self.path.join("sandboxes").join(id), self.path.join("hanging").join(id));
+        let _ = fs::rename(
+            self.run.path.join("sandboxes").join(id),
+            self.run.path.join("hanging").join(id),
+        );
     }
 
     pub(crate) fn take_back(&self, id: &str) {
-        let _ =
-            fs::rename(self.path.join("hanging").join(id), self.path.join("sandboxes").join(id));
+        let _ = fs::rename(
+            self.run.path.join("hanging").join(id),
+            self.run.path.join("sandboxes").join(id),
+        );
     }
 
     /// The ranges that sandboxes have.
@@ -166,13 +178,14 @@ impl Place {
             return false;
         }
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-        let trash = self.path.join("trash").join(format!("{id}-{}-{}", now.tv_sec, now.tv_nsec));
-        fs::rename(self.path.join("sandboxes").join(id), trash).is_ok()
+        let trash =
+            self.run.path.join("trash").join(format!("{id}-{}-{}", now.tv_sec, now.tv_nsec));
+        fs::rename(self.run.path.join("sandboxes").join(id), trash).is_ok()
     }
 
     /// Removes one thing that was moved out of sight; false if there was none that can be removed.
     pub(crate) fn empty_trash_once(&self) -> bool {
-        let trash = self.path.join("trash");
+        let trash = self.run.path.join("trash");
         // A directory of sandbox files holds only what the launcher made; nothing in it is followed.
         names(&trash).into_iter().any(|name| fs::remove_dir_all(trash.join(name)).is_ok())
     }
@@ -240,11 +253,6 @@ fn read(sandbox: &OwnedFd, name: &str) -> Option<String> {
     Some(std::str::from_utf8(&buffer[..length]).ok()?.to_owned())
 }
 
-fn open_directory(at: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    Ok(rustix::fs::openat(at, name, flags, Mode::empty())?)
-}
-
 fn names(directory: &Path) -> Vec<String> {
     let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
     entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect()
@@ -259,7 +267,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().to_owned();
         let opened = rustix::fs::open(&path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
-        let place = Place::open(path, opened.unwrap()).unwrap();
+        let place = Place::open(path, opened.unwrap(), false).unwrap();
         let owner = place.owner("cell-42-777-1-").unwrap();
         let take = || crate::ids::take(place.ids.as_fd(), &owner, "cell-42-777-1-1").unwrap();
         let (first, second) = (take(), take());

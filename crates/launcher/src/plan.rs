@@ -15,6 +15,7 @@ use belljar_sys::uapi::{
 };
 use rustix::io::Errno;
 
+use crate::bare;
 use crate::disk::DIRECTORIES;
 use crate::failure::{Result, Stage};
 use crate::ids::{self, AGENT};
@@ -22,7 +23,7 @@ use crate::runtime::Enclosed;
 use crate::wire::{Failure, MountKind, Start, Tree};
 
 /// The directory that becomes the root.
-const ROOT: Slot = Slot(0);
+pub(crate) const ROOT: Slot = Slot(0);
 /// The sandbox's `/proc`.
 const PROC: Slot = Slot(1);
 /// The mount that is being made.
@@ -36,7 +37,7 @@ pub(crate) const LISTEN: RawFd = 3;
 pub(crate) const CGROUP: RawFd = 4;
 
 /// Device files that programs expect; each is the host's own, which no sandbox can do harm with.
-const DEVICES: &[&CStr] = &[c"null", c"zero", c"full", c"random", c"urandom", c"tty"];
+pub(crate) const DEVICES: &[&CStr] = &[c"null", c"zero", c"full", c"random", c"urandom", c"tty"];
 
 /// Entries of `/proc` that say too much about the host, or act on it. Kernels differ in what they have of it.
 const MASKED_FILES: &[&CStr] = &[
@@ -74,9 +75,20 @@ pub(crate) const AGENT_CAPABILITIES: u64 = 1 << 0 // CHOWN
     | 1 << 18 // SYS_CHROOT
     | 1 << 31; // SETFCAP
 
+/// Where mounts are put together: the root, something empty, the disk.
+pub(crate) const PLACES: [&str; 3] = ["root", "empty", "disk"];
+
+/// Where a child begins.
+pub(crate) enum Ground<'a> {
+    /// In this namespace, which has the places.
+    Bare(&'a OwnedFd),
+    /// In a copy of the host's namespace, with a file system for the places at this path.
+    Host(PathBuf),
+}
+
 /// What the launcher prepared for the child: descriptors that stay open until the child has its copy.
 pub(crate) struct Prepared<'a> {
-    pub(crate) staging: &'a Path,
+    pub(crate) ground: Ground<'a>,
     pub(crate) descriptors: &'a [OwnedFd],
     /// Present with privilege: the sandbox's own range and namespace.
     pub(crate) range: Option<(u32, &'a OwnedFd)>,
@@ -100,7 +112,7 @@ pub(crate) struct Built {
 
 pub(crate) fn build(start: &Start, prepared: &Prepared<'_>) -> Result<Built> {
     let mut builder = Builder { steps: Vec::with_capacity(160), trees: Vec::new(), prepared };
-    builder.stage()?;
+    builder.stage(start)?;
     builder.disk(start)?;
     builder.root(start)?;
     match prepared.runtime {
@@ -138,20 +150,46 @@ impl Builder<'_> {
         self.steps.push(step);
     }
 
-    fn stage(&mut self) -> Result<()> {
-        let staging = text(self.prepared.staging.as_os_str().as_encoded_bytes())?;
-        if self.prepared.range.is_none() {
-            self.push(Step::Await); // until ids are mapped there is nothing that may be done
-        }
-        self.act_as(0, 0);
-        self.push(Step::MakePrivate);
+    fn stage(&mut self, start: &Start) -> Result<()> {
+        let staging = match &self.prepared.ground {
+            Ground::Bare(namespace) => {
+                let descriptor = namespace.as_raw_fd();
+                self.push(Step::JoinNamespace { descriptor, kind: CLONE_NEWNS });
+                self.push(Step::Unshare { flags: CLONE_NEWNS });
+                self.act_as(0, 0);
+                if self.is_plain(start)? {
+                    return Ok(()); // and the working directory is the namespace's root
+                }
+                text(bare::STAGE.as_bytes())?
+            }
+            Ground::Host(staging) => {
+                if self.prepared.range.is_none() {
+                    self.push(Step::Await); // until ids are mapped there is nothing that may be done
+                }
+                self.act_as(0, 0);
+                self.push(Step::MakePrivate);
+                text(staging.as_os_str().as_encoded_bytes())?
+            }
+        };
         self.filesystem(c"tmpfs", &[("size", "1m"), ("mode", "0755")], PLAIN)?;
         self.push(Step::AttachAt { slot: MOUNT, path: staging.clone() });
         self.push(Step::Enter { path: staging });
-        for name in ["root", "empty", "disk"] {
+        for name in PLACES {
             self.make_directory(name, 0o755)?;
         }
         Ok(())
+    }
+
+    /// Whether no more places are needed than there are.
+    fn is_plain(&self, start: &Start) -> Result<bool> {
+        let layered = start.mounts.iter().any(|mount| mount.kind == MountKind::Layer);
+        Ok(!layered && self.has_plain_root(start)?)
+    }
+
+    /// Whether the first layer is the root as it is.
+    fn has_plain_root(&self, start: &Start) -> Result<bool> {
+        let fits = start.root.len() == 1 && !start.writable_root;
+        Ok(fits && self.missing_targets(start)?.is_empty())
     }
 
     fn disk(&mut self, start: &Start) -> Result<()> {
@@ -177,13 +215,13 @@ impl Builder<'_> {
     /// The root itself: the first layer as it is, or an overlay where there are several, where it is writable, or
     /// where a mount needs a place that no layer has.
     fn root(&mut self, start: &Start) -> Result<()> {
-        let targets = self.missing_targets(start)?;
-        if start.root.len() == 1 && !start.writable_root && targets.is_empty() {
+        if self.has_plain_root(start)? {
             self.tree(&start.root[0])?;
             self.attributes(READ_ONLY, true);
             self.push(Step::AttachAt { slot: MOUNT, path: c"root".to_owned() });
         } else {
             let mut lowers = Vec::new();
+            let targets = self.missing_targets(start)?;
             self.make_directory("targets", 0o755)?;
             for path in &targets {
                 self.make_directory(&format!("targets/{path}"), 0o755)?;
@@ -385,7 +423,10 @@ impl Builder<'_> {
     }
 
     fn enter(&mut self, start: &Start) -> Result<()> {
-        self.push(Step::PivotRoot { slot: ROOT });
+        self.push(match self.prepared.ground {
+            Ground::Bare(_) => Step::CoverRoot { slot: ROOT },
+            Ground::Host(_) => Step::PivotRoot { slot: ROOT },
+        });
         self.push(Step::Unshare { flags: CLONE_NEWCGROUP });
         self.push(Step::Hostname { name: text(start.hostname.as_bytes())? });
         if self.prepared.range.is_none() {
@@ -571,9 +612,8 @@ pub(crate) const CLONE_NEWUSER: i32 = 0x1000_0000;
 pub(crate) const CLONE_NEWCGROUP: i32 = 0x0200_0000;
 pub(crate) const CLONE_NEWNS: i32 = 0x0002_0000;
 pub(crate) const CLONE_NEWNET: u64 = 0x4000_0000;
-/// Mount, UTS, IPC, PID and network namespaces.
-pub(crate) const NAMESPACES: u64 =
-    0x0002_0000 | 0x0400_0000 | 0x0800_0000 | 0x2000_0000 | CLONE_NEWNET;
+/// UTS, IPC and PID namespaces.
+pub(crate) const NAMESPACES: u64 = 0x0400_0000 | 0x0800_0000 | 0x2000_0000;
 
 pub(crate) fn text(bytes: &[u8]) -> Result<CString> {
     CString::new(bytes).map_err(|_| invalid("nul-in-text"))

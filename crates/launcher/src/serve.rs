@@ -15,6 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::bare;
 use crate::disk::{self, Disks};
 use crate::doors::{self, Maker};
 use crate::failure::{Result, Stage};
@@ -35,6 +36,8 @@ pub(crate) struct Launcher {
     pub(crate) helpers: Helpers,
     pub(crate) agent: OwnedFd,
     pub(crate) null: OwnedFd,
+    /// Where sandboxes begin, with privilege.
+    pub(crate) bare: Option<OwnedFd>,
     pub(crate) sweeper: Sweeper,
     pub(crate) masks: Masks,
     /// Something was set aside that the kernel had not let go of when it was last looked at.
@@ -316,7 +319,8 @@ impl Launcher {
         let privileged = identity::is_privileged();
         let cgroups = Cgroups::detect(Path::new("/"), privileged);
         let facts = facts(privileged, &cgroups);
-        let place = Place::open(path, directory)?;
+        let place = Place::open(path, directory, privileged)?;
+        let bare = if privileged { Some(bare::make(&place.staging())?) } else { None };
         let sweeper = Sweeper::start(&place)?;
         let mut launcher = Self {
             place,
@@ -326,6 +330,7 @@ impl Launcher {
             helpers: Helpers::default(),
             agent,
             null: child::keep_clear(null).stage("hello")?,
+            bare,
             sweeper,
             masks: Masks::of_this_kernel(),
             has_hanging: false,

@@ -18,7 +18,7 @@ use crate::gateway;
 use crate::helper::{Cell, doors_here};
 use crate::ids::{self, AGENT};
 use crate::place::{AGENT_SOCKET, Identity};
-use crate::plan::{self, CLONE_NEWNET, CLONE_NEWUSER, NAMESPACES, Prepared};
+use crate::plan::{self, CLONE_NEWNET, CLONE_NEWNS, CLONE_NEWUSER, Ground, NAMESPACES, Prepared};
 use crate::runtime;
 use crate::serve::Launcher;
 use crate::wire::{Failure, Start};
@@ -104,13 +104,20 @@ impl Launcher {
             }
             None => None,
         };
+        let ground = match (&enclosed, &self.bare) {
+            // A runtime needs what it finds on the host.
+            (Some(_), _) => Ground::Host(runtime::STAGE.into()),
+            (None, Some(bare)) => Ground::Bare(bare),
+            (None, None) => Ground::Host(self.place.staging()),
+        };
+        let mounts = match ground {
+            Ground::Bare(_) => 0, // the child joins one
+            Ground::Host(_) => CLONE_NEWNS as u64,
+        };
         let built = plan::build(
             start,
             &Prepared {
-                staging: &match enclosed {
-                    Some(_) => runtime::STAGE.into(),
-                    None => self.place.path.join("staging"),
-                },
+                ground,
                 descriptors,
                 range: range.as_ref().map(|(range, namespace)| (*range, namespace)),
                 mount_maps: &mount_maps,
@@ -127,9 +134,9 @@ impl Launcher {
         let options = CloneOptions {
             namespaces: match range {
                 // The helper's own network namespace is inherited.
-                Some(_) => NAMESPACES & !CLONE_NEWNET,
+                Some(_) => NAMESPACES | mounts,
                 // A namespace is owned by the user namespace it is made in, so all are made together.
-                None => NAMESPACES | CLONE_NEWUSER as u64,
+                None => NAMESPACES | mounts | CLONE_NEWNET | CLONE_NEWUSER as u64,
             },
             cgroup: unified.as_ref().map(std::os::fd::AsRawFd::as_raw_fd),
             sibling: true,

@@ -186,7 +186,7 @@ impl Launcher {
             if let Some(identity) = process {
                 found.push(object("process", identity.pid.to_string(), Some(id.clone())));
             }
-            found.push(object("directory", format!("sandboxes/{id}"), Some(id)));
+            found.push(object("directory", format!("run/sandboxes/{id}"), Some(id)));
         }
         for id in self.cgroups.groups(&self.place.group) {
             if cell_is_alive(&id) {

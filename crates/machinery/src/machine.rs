@@ -169,7 +169,7 @@ impl Machine {
     }
 
     fn sandbox_directory(&self, id: &SandboxId) -> PathBuf {
-        self.options.state_dir.join("sandboxes").join(id.as_str())
+        self.options.state_dir.join("run/sandboxes").join(id.as_str())
     }
 
     fn process(&self, id: &SandboxId) -> Option<ProcessIdentity> {
@@ -427,7 +427,7 @@ impl Machine {
         };
         let killed = entries("launchers")
             .any(|marker| !Path::new("/proc").join(marker.file_name()).exists());
-        let hanging = entries("hanging").next().is_some();
+        let hanging = entries("run/hanging").next().is_some();
         if killed || hanging {
             self.launched().await?; // a new one begins by clearing up after its predecessors
         }

@@ -109,6 +109,10 @@ pub enum Step {
         path: CString,
         mode: u32,
     },
+    /// Makes an empty file.
+    MakeFile {
+        path: CString,
+    },
     Rename {
         from: CString,
         to: CString,
@@ -124,6 +128,11 @@ pub enum Step {
     },
     /// Makes the directory in a slot the root and lets go of the old one.
     PivotRoot {
+        slot: Slot,
+    },
+    /// Makes the mounted directory in a slot the root by moving it on top of the old one, which stays below it where no path
+    /// leads to.
+    CoverRoot {
         slot: Slot,
     },
     /// Detaches whatever is mounted at a path.
@@ -471,6 +480,16 @@ fn execute(step: &Step, slots: &mut [RawFd; SLOTS], go: RawFd) -> Result<(), i32
             libc::SYS_mkdirat,
             [libc::AT_FDCWD as usize, path.as_ptr() as usize, *mode as usize, 0, 0],
         )),
+        Step::MakeFile { path } => done(call(
+            libc::SYS_mknodat,
+            [
+                libc::AT_FDCWD as usize,
+                path.as_ptr() as usize,
+                (libc::S_IFREG | 0o600) as usize,
+                0,
+                0,
+            ],
+        )),
         Step::Rename { from, to } => done(call(
             libc::SYS_renameat2,
             [
@@ -495,6 +514,12 @@ fn execute(step: &Step, slots: &mut [RawFd; SLOTS], go: RawFd) -> Result<(), i32
             call(libc::SYS_pivot_root, [here, here, 0, 0, 0])?;
             call(libc::SYS_umount2, [here, libc::MNT_DETACH as usize, 0, 0, 0])?;
             done(call(libc::SYS_chdir, [c"/".as_ptr() as usize, 0, 0, 0, 0]))
+        }
+        Step::CoverRoot { slot } => {
+            let mount = get(slots, *slot);
+            call(libc::SYS_fchdir, [mount as usize, 0, 0, 0, 0])?;
+            attach(mount, libc::AT_FDCWD, c"/", 0)?;
+            done(call(libc::SYS_chroot, [c".".as_ptr() as usize, 0, 0, 0, 0]))
         }
         Step::Detach { path } => done(call(
             libc::SYS_umount2,
@@ -706,10 +731,12 @@ impl Step {
             Self::CloneFrom { name, .. } => ("clone", Some(name)),
             Self::OpenDirectory { path, .. } => ("open", Some(path)),
             Self::MakeDirectory { path, .. } => ("mkdir", Some(path)),
+            Self::MakeFile { path } => ("make-file", Some(path)),
             Self::Rename { from, .. } => ("rename", Some(from)),
             Self::FilesystemIds { .. } => ("filesystem-ids", None),
             Self::Enter { path } => ("chdir", Some(path)),
             Self::PivotRoot { .. } => ("pivot-root", None),
+            Self::CoverRoot { .. } => ("cover-root", None),
             Self::Detach { path } => ("detach", Some(path)),
             Self::Hostname { name } => ("hostname", Some(name)),
             Self::Unshare { .. } => ("unshare", None),

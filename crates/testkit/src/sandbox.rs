@@ -76,7 +76,7 @@ impl<'a> Sandbox<'a> {
             let start = start_of(process).map(|(start, _)| start);
             return (process, start.expect("the agent runs"));
         }
-        let path = self.installation.state().join("sandboxes").join(&self.id).join("process");
+        let path = self.installation.state().join("run/sandboxes").join(&self.id).join("process");
         let text = fs::read_to_string(&path);
         let text = text.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let mut words = text.split_whitespace();

@@ -49,7 +49,7 @@ fn a_killed_command_leaves_a_working_sandbox(belljar: &Installation) {
 
 fn a_killed_create_leaves_nothing(belljar: &Installation) {
     belljar.embed();
-    let sandboxes = belljar.state().join("sandboxes");
+    let sandboxes = belljar.state().join("run/sandboxes");
     let count = || fs::read_dir(&sandboxes).into_iter().flatten().count();
     let rounds = if belljar.mode().is_engine() { 4 } else { 10 };
     for round in 0..rounds {

@@ -153,7 +153,7 @@ fn the_state_directory_is_private(belljar: &Installation) {
     use std::os::unix::fs::MetadataExt;
     let sandbox = belljar.create(&[]);
     let mode = fs::metadata(belljar.state()).expect("the state directory").mode();
-    let inner = belljar.state().join("sandboxes").join(sandbox.id());
+    let inner = belljar.state().join("run/sandboxes").join(sandbox.id());
     let inner = fs::metadata(inner).expect("the sandbox's directory").mode();
     assert!(mode & 0o077 == 0 || inner & 0o077 == 0, "state {mode:o}, sandbox {inner:o}");
 }

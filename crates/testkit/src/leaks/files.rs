@@ -1,4 +1,4 @@
-//! Files that belong to sandboxes, in a state directory.
+//! Files that belong to sandboxes, in a state directory, and directories that installations have in memory.
 //!
 //! The store, locks and templates of an installation stay; what belongs to one sandbox goes with it.
 
@@ -10,13 +10,16 @@ use super::Scope;
 /// Directories of the state directory that hold things of living sandboxes only.
 const OF_SANDBOXES: [&str; 5] = ["sandboxes", "ids", "owners", "staging", "trash"];
 
+/// Where an installation has a directory while it has sandboxes or a launcher.
+const IN_MEMORY: [&str; 2] = ["/run", "/dev/shm"];
+
 pub(super) fn list(scope: &Scope) -> Vec<String> {
-    match scope {
-        Scope::Machine => Vec::new(),
-        Scope::Marked { state, .. } => {
-            OF_SANDBOXES.iter().flat_map(|name| entries(&state.join(name))).collect()
-        }
+    let in_memory = IN_MEMORY.iter().flat_map(|base| entries(Path::new(base)));
+    let mut found: Vec<_> = in_memory.filter(|path| scope.holds(path)).collect();
+    if let Scope::Marked { state, .. } = scope {
+        found.extend(OF_SANDBOXES.iter().flat_map(|name| entries(&state.join(name))));
     }
+    found
 }
 
 fn entries(directory: &Path) -> Vec<String> {

@@ -141,7 +141,7 @@ async fn finish(host: Host, disk: Disk) {
         leaks.is_empty().then_some(()).ok_or(leaks)
     });
     clean.await.unwrap();
-    assert_eq!(left_in(&disk.0.join("sandboxes")), 0);
+    assert_eq!(left_in(&disk.0.join("run/sandboxes")), 0);
     host.installation.stop_server();
     assert!(host.ends_within(belljar_testkit::PROMPT));
     drop(disk);
