@@ -80,6 +80,7 @@ type Blocks = Vec<(u64, Vec<u8>)>;
 pub(crate) struct Disks {
     empty: HashMap<Shape, Blocks>,
     made: u32,
+    devices: loopdev::Finder,
 }
 
 impl Disks {
@@ -93,28 +94,24 @@ impl Disks {
         let directory = state.join("disks");
         self.made = self.made.wrapping_add(1);
         let lane = std::process::id().wrapping_add(self.made) % LANES;
-        let blocks = self.empty(&directory, shape)?;
+        // Read once, formatted the first time ever.
+        let blocks = match self.empty.entry(shape) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => {
+                entry.insert(empty_image(&directory, shape).stage("disk-format")?)
+            }
+        };
         let file = nameless_file(&directory, lane).stage("disk-create")?;
         file.set_len(shape.bytes).stage("disk-create")?;
         // First the device, then its content: the kernel waits for the medium to have what is in the file by then. What is
         // written to the device stays in memory, and a sandbox that ends soon never costs the medium anything.
-        let device = loopdev::attach(file.as_fd()).stage("loop-device")?;
-        for (offset, data) in blocks {
+        let device = self.devices.attach(file.as_fd()).stage("loop-device")?;
+        for (offset, data) in &*blocks {
             device.device.write_all_at(data, *offset).stage("disk-create")?;
         }
         let tree = mounted(&device.path).stage("disk-mount")?;
         mount::map_ids(&tree, user_namespace.as_fd()).stage("disk-map-ids")?;
         Ok(tree)
-    }
-
-    /// The blocks of an empty disk; read once, formatted the first time ever.
-    pub(crate) fn empty(&mut self, directory: &Path, shape: Shape) -> Result<&Blocks> {
-        match self.empty.entry(shape) {
-            Entry::Occupied(entry) => Ok(entry.into_mut()),
-            Entry::Vacant(entry) => {
-                Ok(entry.insert(empty_image(directory, shape).stage("disk-format")?))
-            }
-        }
     }
 }
 

@@ -15,15 +15,18 @@ pub(crate) const RANGE: u32 = 65536;
 /// Where ranges start: above what distributions, containers and systemd hand out, below the sign bit that some
 /// programs trip over.
 const FIRST: u32 = 0x7000_0000;
+/// From one range to the next. The kernel finds a user by a hash of the low bits: if they were the same for all ranges, it
+/// would look through everybody's at each change of user.
+const STRIDE: u32 = RANGE + 1;
 /// Up to the range that systemd keeps for foreign images.
-const COUNT: u32 = (0x7FFE_0000 - FIRST) / RANGE;
+const COUNT: u32 = (0x7FFE_0000 - FIRST) / STRIDE;
 
 /// The agent's own user inside a sandbox; no workload runs as it.
 pub(crate) const AGENT: u32 = 65533;
 
 /// The host's id for `inside` in a range.
 pub(crate) fn outside(range: u32, inside: u32) -> u32 {
-    FIRST + range * RANGE + inside
+    FIRST + range * STRIDE + inside
 }
 
 /// Takes a free range for `owner`, whose file is given. The choice starts at a place that depends on the name of what it
