@@ -48,3 +48,23 @@ pub(crate) fn take(directory: BorrowedFd<'_>, owner: &Path, purpose: &str) -> io
 pub(crate) fn give_back(directory: BorrowedFd<'_>, range: u32) {
     let _ = unlinkat(directory, range.to_string(), AtFlags::empty());
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_apart_and_so_are_their_users_in_the_kernels_table() {
+        let mut buckets: Vec<u32> = (0..128)
+            .map(|range| {
+                assert!(outside(range, RANGE - 1) < outside(range + 1, 0));
+                let user = outside(range, AGENT);
+                ((user >> 7) + user) % 128
+            })
+            .collect();
+        buckets.sort_unstable();
+        buckets.dedup();
+        assert!(buckets.len() > 64, "{} of 128", buckets.len());
+        assert!(outside(COUNT - 1, RANGE - 1) < 0x7FFE_0000);
+    }
+}

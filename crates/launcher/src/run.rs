@@ -76,6 +76,7 @@ impl Run {
         if empty {
             let _ = unlinkat(&self.state, LINK, AtFlags::empty());
         }
+        let _ = flock(&self.lock, FlockOperation::Unlock);
     }
 }
 
@@ -147,4 +148,103 @@ fn is_empty(directory: &OwnedFd) -> bool {
     let Ok(entries) = rustix::fs::Dir::read_from(directory) else { return true };
     let names = entries.flatten();
     names.filter(|entry| !matches!(entry.file_name().to_bytes(), b"." | b"..")).count() == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    struct State(tempfile::TempDir);
+
+    impl State {
+        fn new() -> Self {
+            let state = tempfile::tempdir().unwrap();
+            fs::create_dir(state.path().join("launchers")).unwrap();
+            Self(state)
+        }
+
+        fn path(&self) -> &Path {
+            self.0.path()
+        }
+
+        /// A name that no other test has.
+        fn name(&self) -> String {
+            let name = self.path().file_name().unwrap().to_str().unwrap();
+            format!("belljar-test{}", name.replace('.', "-"))
+        }
+
+        fn open(&self, privileged: bool) -> Run {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let directory = rustix::fs::open(self.path(), flags, Mode::empty()).unwrap();
+            Run::open(directory, self.path(), &self.name(), privileged).unwrap()
+        }
+
+        fn link(&self) -> Option<PathBuf> {
+            fs::read_link(self.path().join(LINK)).ok()
+        }
+    }
+
+    #[test]
+    fn without_privilege_it_is_the_state_directory() {
+        let state = State::new();
+        let run = state.open(false);
+        assert_eq!((run.path.as_path(), state.link()), (state.path(), Some(HERE.into())));
+        fs::create_dir(state.path().join("run/sandboxes/one")).unwrap();
+        run.leave();
+        assert_eq!(state.link(), Some(HERE.into()));
+        fs::remove_dir(state.path().join("sandboxes/one")).unwrap();
+        state.open(false).leave();
+        assert_eq!(state.link(), None);
+    }
+
+    #[test]
+    fn it_is_in_memory_until_the_last_who_uses_it_leaves() {
+        let state = State::new();
+        let (first, second) = (state.open(true), state.open(true));
+        assert!(IN_MEMORY.iter().any(|base| first.path.starts_with(base)), "{:?}", first.path);
+        assert_eq!(first.path, second.path);
+        assert_eq!(first.path.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+        first.leave();
+        assert!(second.path.join("sandboxes").is_dir());
+        fs::create_dir(second.path.join("sandboxes/one")).unwrap();
+        second.leave();
+        assert!(state.path().join("run/sandboxes/one").is_dir());
+        let third = state.open(true);
+        assert_eq!(third.path, first.path);
+        fs::remove_dir(third.path.join("sandboxes/one")).unwrap();
+        drop((first, second));
+        third.leave();
+        assert_eq!((state.link(), third.path.exists()), (None, false));
+    }
+
+    #[test]
+    fn what_is_gone_is_made_anew_and_what_is_in_use_stays_where_it_is() {
+        let state = State::new();
+        symlink("/dev/shm/belljar-test-gone", state.path().join(LINK)).unwrap();
+        let run = state.open(true);
+        assert!(run.path.is_dir() && run.in_memory);
+        run.leave();
+        drop(run);
+        // An earlier version had its sandboxes in the state directory.
+        fs::create_dir_all(state.path().join("sandboxes/old")).unwrap();
+        assert_eq!(state.open(true).path, state.path());
+    }
+
+    #[test]
+    fn a_place_that_others_can_write_to_is_not_used() {
+        let state = State::new();
+        let run = state.open(true);
+        let path = run.path.clone();
+        run.leave();
+        drop(run);
+        fs::create_dir(&path).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
+        let run = state.open(true);
+        assert_ne!(run.path, path);
+        run.leave();
+        fs::remove_dir(&path).unwrap();
+    }
 }

@@ -123,20 +123,16 @@ impl ProcessStore for SqliteStore {
         self.write(|change| {
             let unfinished = change
                 .prepare_cached(
-                    "SELECT sandbox, status FROM processes WHERE id = ?1 AND finished_at IS NULL",
+                    "UPDATE processes SET status = ?2, exit = ?3, finished_at = ?4
+                     WHERE id = ?1 AND finished_at IS NULL RETURNING sandbox, pid IS NULL",
                 )?
-                .query_row([id.as_str()], |row| {
-                    Ok((parsed(row, 0, SandboxId::parse)?, row.get::<_, String>(1)?))
+                .query_row(params![id.as_str(), status.as_str(), text, now_ms()], |row| {
+                    Ok((parsed(row, 0, SandboxId::parse)?, row.get::<_, bool>(1)?))
                 })
                 .optional()?;
-            let Some((sandbox, before)) = unfinished else { return Ok(()) };
-            change
-                .prepare_cached(
-                    "UPDATE processes SET status = ?2, exit = ?3, finished_at = ?4 WHERE id = ?1",
-                )?
-                .execute(params![id.as_str(), status.as_str(), text, now_ms()])?;
+            let Some((sandbox, unseen)) = unfinished else { return Ok(()) };
             // A short one ends before its start is recorded; it ran all the same.
-            if before == ProcessStatus::Starting.as_str() && exit.is_some() {
+            if unseen && exit.is_some() {
                 tell_start(change, &sandbox, id)?;
             }
             if exit.is_none() && status == ProcessStatus::Failed {
