@@ -112,6 +112,8 @@ pub struct Running {
     /// What the agent must be told so that it does its part of the wall.
     pub agent: AgentSetup,
     pub enforcement: Vec<Enforcement>,
+    /// Whether it was made of parts that were ready ahead of the request; `None` where a backend keeps none.
+    pub was_ready: Option<bool>,
 }
 
 /// The backend's part of the agent's configuration.

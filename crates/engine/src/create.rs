@@ -118,6 +118,7 @@ async fn build(
     let (hostname, programs) = (spec.hostname.clone(), spec.programs.clone());
     let has_tools = spec.tools;
     let running = backend.start(spec).await.map_err(not_started)?;
+    inner.reserve.count(running.was_ready);
     point("create.starting.done");
     // Before the first command, and before anybody is told of the sandbox.
     inner.gates.open(inner, record).await?;

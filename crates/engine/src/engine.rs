@@ -23,6 +23,7 @@ use crate::network::{self, Gates};
 use crate::policy::{FileGuard, PolicyCache};
 use crate::presence::Presence;
 use crate::query::Place;
+use crate::reserve::Reserve;
 use crate::secrets::{SecretSources, Vault};
 use crate::state_dir::StateDirectory;
 use crate::store::{End, Listing, ProcessRecord, SandboxRecord, SqliteStore, State, Store};
@@ -66,6 +67,7 @@ pub(crate) struct Inner {
     pub(crate) policies: PolicyCache,
     /// The networks of sandboxes.
     pub(crate) gates: Gates,
+    pub(crate) reserve: Reserve,
     /// The processes that this engine attends to.
     pub(crate) attended: Arc<process::Registry>,
     /// How long records and logs of what has ended are kept.
@@ -99,6 +101,7 @@ impl Engine {
         let sources = SecretSources::new(Arc::clone(&store), Arc::clone(&vault), deciding.clone());
         let audit = AuditLog::of(directory.root());
         let inner = Arc::new(Inner {
+            reserve: Reserve::default(),
             gates: Gates::new(options.egress, audit.clone(), sources, deciding.clone(), &directory),
             deciding,
             audit,
@@ -305,6 +308,12 @@ impl Engine {
             ("name-denied", names),
             ("request-denied", requests),
         ]
+    }
+
+    /// Sandboxes since this engine was opened that were made of parts which were ready, and those that were not.
+    #[must_use]
+    pub fn reserve_use(&self) -> [(&'static str, u64); 2] {
+        self.inner.reserve.counted()
     }
 
     /// What a sandbox wanted to reach and what came of it. By id, also of one that has ended.

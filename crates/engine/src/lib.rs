@@ -53,6 +53,7 @@ mod query;
 mod random;
 mod recovery;
 mod request;
+mod reserve;
 mod sandbox;
 mod scope;
 mod secret;

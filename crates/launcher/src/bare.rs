@@ -55,12 +55,14 @@ pub(crate) fn make(staging: &Path) -> Result<OwnedFd> {
     steps.push(Step::OpenDirectory { path: c".".to_owned(), to: ROOT });
     steps.push(Step::Attributes { slot: ROOT, recursive: false, set: READ_ONLY, idmap: None });
     steps.push(Step::PivotRoot { slot: ROOT });
+    steps.push(Step::Await); // a process that has ended shows nobody its namespace
 
     let options = CloneOptions { namespaces: CLONE_NEWNS as u64, ..CloneOptions::default() };
     let mut child = Plan { steps }.spawn(&options).stage("clone")?;
     let path = format!("/proc/{}/ns/mnt", child.pid);
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     let namespace = rustix::fs::open(path, flags, Mode::empty()).stage("mount-namespace");
+    let _ = rustix::io::write(&child.go, b"g"); // one that has failed says so below
     let failed = child.report().stage("report")?;
     process::reap(child.pidfd.as_fd());
     match failed {

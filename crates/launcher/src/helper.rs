@@ -50,6 +50,9 @@ pub(crate) struct Cell {
     pub(crate) doors: Option<Doors>,
 }
 
+/// The doors of a sandbox that was started, and whether all of its cell had been ready.
+pub(crate) type Launched = (Doors, bool);
+
 /// All helpers.
 #[derive(Default)]
 pub(crate) struct Helpers {
@@ -104,14 +107,14 @@ impl Launcher {
     }
 
     /// The helper's answer, once its socket is readable.
-    pub(crate) fn collect(&mut self, helper: Helper) -> Result<Doors> {
+    pub(crate) fn collect(&mut self, helper: Helper) -> Result<Launched> {
         let mut buffer = vec![0; message::MAX_MESSAGE];
         let received = message::receive(&helper.socket, &mut buffer).stage("helper");
         let answer = received
             .map(|(length, sockets)| (postcard::from_bytes::<Answer>(&buffer[..length]), sockets));
-        if let Ok((Ok(Answer::Started(doors)), sockets)) = answer {
+        if let Ok((Ok(Answer::Started { doors, was_ready }), sockets)) = answer {
             self.helpers.waiting.push_back(helper);
-            return Ok((doors, sockets));
+            return Ok(((doors, sockets), was_ready));
         }
         self.dismiss(helper);
         match answer? {
@@ -204,7 +207,9 @@ impl Launcher {
             });
             let failed = answer.is_err();
             let (answer, sockets) = match answer {
-                Ok((doors, sockets)) => (Answer::Started(doors), sockets),
+                Ok(((doors, sockets), was_ready)) => {
+                    (Answer::Started { doors, was_ready }, sockets)
+                }
                 Err(failure) => (Answer::Failed(failure), Vec::new()),
             };
             let bytes = postcard::to_stdvec(&answer).unwrap_or_default();

@@ -230,7 +230,9 @@ impl Server {
     fn finish_start(&mut self, serial: u64, id: &str, helper: Helper) {
         let Some(launcher) = &mut self.launcher else { return };
         match launcher.collect(helper) {
-            Ok((doors, sockets)) => self.answer_with(serial, Answer::Started(doors), &sockets),
+            Ok(((doors, sockets), was_ready)) => {
+                self.answer_with(serial, Answer::Started { doors, was_ready }, &sockets);
+            }
             Err(failure) => {
                 undo(launcher, id);
                 self.answer(serial, Answer::Failed(failure));

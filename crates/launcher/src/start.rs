@@ -15,7 +15,7 @@ use crate::doors::Doors;
 use crate::failure::{Result, Stage};
 use crate::fault::point;
 use crate::gateway;
-use crate::helper::{Cell, doors_here};
+use crate::helper::{Cell, Launched, doors_here};
 use crate::ids::{self, AGENT};
 use crate::place::{AGENT_SOCKET, Identity};
 use crate::plan::{self, CLONE_NEWNET, CLONE_NEWNS, CLONE_NEWUSER, Ground, NAMESPACES, Prepared};
@@ -38,7 +38,7 @@ impl Launcher {
         start: &Start,
         descriptors: &[OwnedFd],
         cell: Cell,
-    ) -> Result<Doors> {
+    ) -> Result<Launched> {
         let directory = self.place.open_sandbox(&start.id).stage("sandbox-directory")?;
         let listener = listen_in(&directory).and_then(child::keep_clear).stage("agent-socket")?;
         let range = cell.range;
@@ -52,6 +52,10 @@ impl Launcher {
         let group = self.cgroups.group(&self.place.group, &start.id);
         group.adopt(&cell.name).stage("cgroup")?;
         let limits = first_limits(start);
+        let limited = cell.limits == Some(limits) || !self.cgroups.limits_by_version_1();
+        let was_ready = limited
+            && cell.disk.as_ref().map(|(shape, _)| *shape) == Shape::of(start)
+            && cell.doors.is_some() == start.doors;
         if cell.limits != Some(limits) {
             group.limit(&limits).stage("cgroup")?;
         }
@@ -155,7 +159,7 @@ impl Launcher {
             // The runtime has started without being held up, and whatever comes now is the sandbox's.
             group.limit(&limits_of_cpu(start)).stage("cgroup")?;
         }
-        Ok(doors)
+        Ok((doors, was_ready))
     }
 
     /// What only the parent can do for the child, then lets it go on. The child is on record before it does anything

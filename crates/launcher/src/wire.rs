@@ -62,8 +62,12 @@ pub struct Reply {
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Answer {
     Facts(Facts),
-    /// With the doors of a sandbox that wanted some, where they could be made with it: a descriptor each.
-    Started(Vec<Door>),
+    Started {
+        /// Of a sandbox that wanted some, where they could be made with it: a descriptor each.
+        doors: Vec<Door>,
+        /// Everything that could be made ahead of the request had been.
+        was_ready: bool,
+    },
     Done,
     Counters(Counters),
     Doors(Vec<Door>),

@@ -110,7 +110,7 @@ fn classify(stage: &str, errno: Option<Errno>, path: Option<&str>) -> (Code, &'s
 /// Stages as people say them; a stage that is not here is its own word.
 fn words(stage: &str) -> &'static str {
     match stage {
-        "state-directory" | "sandbox-directory" => {
+        "state-directory" | "sandbox-directory" | "run-directory" => {
             "make the sandbox's files in the state directory"
         }
         "agent-socket" => "make the agent's socket",
@@ -128,9 +128,9 @@ fn words(stage: &str) -> &'static str {
         "clone-mount" | "open-tree" => "take the directory",
         "mount" | "mount-attributes" | "make-private" => "mount",
         "attach" => "mount at",
-        "mkdir" | "open" | "chdir" | "rename" => "prepare the directory",
-        "pivot-root" | "detach" => "change the root",
-        "join-namespace" | "unshare" => "join the namespace",
+        "mkdir" | "make-file" | "open" | "chdir" | "rename" => "prepare the directory",
+        "pivot-root" | "cover-root" | "detach" => "change the root",
+        "join-namespace" | "mount-namespace" | "unshare" => "join the namespace",
         "become" | "capabilities" | "no-new-privileges" | "filesystem-ids" => "give up privileges",
         "exec" => "run the agent",
         "kill" => "end the processes",

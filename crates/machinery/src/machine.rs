@@ -256,15 +256,20 @@ impl Machine {
         if matches!(&answer.0, Answer::Failed(failure) if failure.stage == "runtime") {
             answer = self.ask_to_start(&start, &request.descriptors).await?;
         }
-        match answer {
-            (Answer::Started(doors), sockets) if !doors.is_empty() => {
-                self.lock_doors().insert(id.clone(), doors::sort(&doors, sockets));
+        let was_ready = match answer {
+            (Answer::Started { doors, was_ready }, sockets) => {
+                if !doors.is_empty() {
+                    self.lock_doors().insert(id.clone(), doors::sort(&doors, sockets));
+                }
+                was_ready
             }
-            (Answer::Started(_), _) => {}
             (other, _) => return Err(unexpected(other)),
-        }
+        };
         match self.connect(&id).await {
-            Ok(stream) => Ok(Running { stream, agent, enforcement: mechanisms.enforcement }),
+            Ok(stream) => {
+                let enforcement = mechanisms.enforcement;
+                Ok(Running { stream, agent, enforcement, was_ready: Some(was_ready) })
+            }
             Err(error) => {
                 self.stop(&id).await?;
                 Err(error)

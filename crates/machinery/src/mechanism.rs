@@ -219,17 +219,19 @@ fn walls(spec: &SandboxSpec, facts: &Facts, wall: &Wall, chosen: &mut Mechanisms
     } else {
         "root is read-only; /workspace, /tmp, /output and /home/user are writable"
     };
-    let mechanism = match (wall.has_own_kernel(), spec.writable_root) {
-        (true, true) => "overlay in a mount namespace, served to gVisor's kernel as its only files",
-        (true, false) => {
-            "read-only mounts in a mount namespace, served to gVisor's kernel as its only files"
+    let mounts = if spec.writable_root { "overlay" } else { "read-only mounts" };
+    let place = match wall.runtime() {
+        None if facts.privileged => "in a mount namespace that begins empty",
+        _ if wall.has_own_kernel() => {
+            "in a mount namespace, served to gVisor's kernel as its only files"
         }
-        (false, true) => "overlay in a mount namespace, pivot_root",
-        (false, false) => {
-            "read-only mounts in a mount namespace, pivot_root, Landlock where the kernel has it"
-        }
+        _ => "in a mount namespace, pivot_root",
     };
-    chosen.say(Subject::Filesystem, root, mechanism, true);
+    let landlock = match wall.has_own_kernel() || spec.writable_root {
+        true => "",
+        false => ", Landlock where the kernel has it",
+    };
+    chosen.say(Subject::Filesystem, root, &format!("{mounts} {place}{landlock}"), true);
     if let Some(rule) = Mask::rule(&spec.masks) {
         chosen.say(Subject::Filesystem, &rule, "an empty read-only mount over each", true);
     }

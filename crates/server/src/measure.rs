@@ -30,6 +30,7 @@ const PROCESSES: &str = "belljar_processes";
 const CONNECTIONS: &str = "belljar_connections";
 const UNDER_WAY: &str = "belljar_requests_under_way";
 const NETWORK: &str = "belljar_network_decisions_total";
+const POOL: &str = "belljar_pool_total";
 const DELIVERIES: &str = "belljar_webhook_deliveries_total";
 const UP: &str = "belljar_start_time_seconds";
 
@@ -162,6 +163,9 @@ pub(crate) async fn render(api: &Api) -> Result<String> {
     for (decision, number) in api.unscoped().network_decisions() {
         metrics::counter!(NETWORK, "decision" => decision).absolute(number);
     }
+    for (result, number) in api.unscoped().reserve_use() {
+        metrics::counter!(POOL, "result" => result).absolute(number);
+    }
     let status = api.status();
     metrics::gauge!(PROCESSES).set(counts.processes as f64);
     metrics::gauge!(CONNECTIONS).set(status.connections() as f64);
@@ -189,5 +193,6 @@ fn describe() {
         NETWORK,
         "decisions about connections, names and requests of sandboxes"
     );
+    metrics::describe_counter!(POOL, "sandboxes made of parts that were ready, and others");
     metrics::describe_gauge!(UP, "when the server began, in seconds since 1970");
 }

@@ -47,6 +47,7 @@ const NEVER_HELD: &[(&str, u32)] = &[
 matrix! {
     everywhere read_only_mounts_stay_read_only,
     everywhere nothing_can_be_mounted,
+    everywhere nothing_is_above_the_root,
     no_namespace_can_be_made,
     everywhere no_namespace_can_be_entered,
     everywhere the_agent_is_out_of_reach,
@@ -85,6 +86,11 @@ fn nothing_can_be_mounted(belljar: &Installation) {
     let before = mounts().expect("the agent runs");
     expect_sealed_for_all(&sandbox, "mount", &[]);
     assert_eq!(mounts().expect("the agent runs"), before, "the sandbox's mounts changed");
+}
+
+fn nothing_is_above_the_root(belljar: &Installation) {
+    let sandbox = belljar.create(&[]);
+    expect_sealed_for_all(&sandbox, "climb", &[]);
 }
 
 fn no_namespace_can_be_made(belljar: &Installation) {

@@ -5,6 +5,7 @@
 mod common;
 
 use std::fs;
+use std::process::Command;
 use std::time::Duration;
 
 use belljar_testkit::leaks::{Scope, Snapshot};
@@ -24,6 +25,7 @@ matrix! {
     destroying_twice_is_an_answer,
     destroying_ends_running_commands,
     everywhere refused_sandboxes_leave_nothing,
+    whether_parts_were_ready_is_counted,
 }
 
 fn a_whole_life_leaves_the_machine_as_it_was(belljar: &Installation) {
@@ -36,6 +38,29 @@ fn a_whole_life_leaves_the_machine_as_it_was(belljar: &Installation) {
     belljar.run(["run", "--ephemeral", "--", "true"]).expect_success();
     belljar.stop_server();
     before.assert_same(&Scope::Machine);
+}
+
+fn whether_parts_were_ready_is_counted(belljar: &Installation) {
+    let counted = |result: &str| -> usize {
+        let socket = belljar.state().join("server.sock");
+        let mut command = Command::new("curl");
+        command.args(["-sSf", "--max-time", "60", "--unix-socket"]).arg(socket);
+        let output = command.arg("http://localhost/metrics").output().expect("curl runs");
+        let metrics = String::from_utf8_lossy(&output.stdout).into_owned();
+        let name = format!("belljar_pool_total{{result=\"{result}\"}} ");
+        let number = metrics.lines().find_map(|line| line.strip_prefix(&name)?.parse().ok());
+        number.unwrap_or_else(|| panic!("no {name}: {metrics}"))
+    };
+    let mut made = 0;
+    let hit = wait_until(PATIENCE, || {
+        belljar.create(&[]).destroy().expect_success();
+        made += 1;
+        (counted("hit") > 0).then_some(())
+    });
+    assert!(hit.is_some(), "nothing was ready in {made} starts");
+    // The first of all cannot know what will be wanted.
+    assert!(counted("miss") > 0);
+    assert_eq!(counted("hit") + counted("miss"), made);
 }
 
 fn a_killed_command_leaves_a_working_sandbox(belljar: &Installation) {
@@ -110,7 +135,7 @@ fn a_killed_agent_is_noticed(belljar: &Installation) {
     let sandbox = belljar.create(&[]);
     let (agent, start) = sandbox.agent();
     let running = sandbox.start_with(&["--timeout", "30"], [PROBE, "stubborn"]);
-    let killed = std::process::Command::new("kill").args(["-KILL", &agent.to_string()]).status();
+    let killed = Command::new("kill").args(["-KILL", &agent.to_string()]).status();
     assert!(killed.expect("kill runs").success());
     let gone = wait_until(PROMPT, || (!sandbox.agent_is((agent, start))).then_some(()));
     assert!(gone.is_some(), "the agent outlived SIGKILL from the host");

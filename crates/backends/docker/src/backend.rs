@@ -102,7 +102,7 @@ impl Backend for Docker {
             Ok(stream) => {
                 let own_kernel = made.class != IsolationClass::Namespace;
                 let agent = setup::agent_setup(&spec, &chosen, root.environment, own_kernel);
-                Ok(Running { stream, agent, enforcement: chosen.enforcement })
+                Ok(Running { stream, agent, enforcement: chosen.enforcement, was_ready: None })
             }
             Err(error) => {
                 self.stop(&spec.id).await?;

@@ -188,7 +188,7 @@ impl Backend for Local {
             working_directory: Some(self.directory(&spec.id).join("workspace")),
             ..AgentSetup::default()
         };
-        Ok(Running { stream, agent, enforcement })
+        Ok(Running { stream, agent, enforcement, was_ready: None })
     }
 
     async fn connect(&self, id: &SandboxId) -> Result<Stream> {

@@ -142,7 +142,7 @@ impl Backend for FakeBackend {
         let agent = FakeAgent::new();
         let stream = agent.connect();
         self.agents.lock().unwrap().insert(spec.id, agent);
-        Ok(Running { stream, agent: AgentSetup::default(), enforcement })
+        Ok(Running { stream, agent: AgentSetup::default(), enforcement, was_ready: None })
     }
 
     async fn connect(&self, id: &SandboxId) -> Result<Stream> {

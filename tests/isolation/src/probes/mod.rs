@@ -42,6 +42,7 @@ macro_rules! probes {
 
 probes! {
     "remount" => mounts::remount, "PATH...: make read-only mounts writable";
+    "climb" => mounts::climb, "climb out of a root of one's own, and above the sandbox's";
     "mount" => mounts::mount, "mount anything, by the old and the new interface";
     "unshare" => namespaces::unshare, "make namespaces";
     "setns" => namespaces::setns, "enter namespaces of other processes";

@@ -1,8 +1,10 @@
 //! Changing what is mounted where.
 
 use std::ffi::{CStr, CString, OsString};
-use std::fs;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::{fs, io};
 
 use super::c_text;
 use crate::raw::{self, Ended, call, text};
@@ -100,6 +102,43 @@ pub(super) fn mount(_: &[OsString]) -> Result<Report, String> {
     report.twin("statfs(/tmp)", raw::space(c"/tmp"));
     report.twin("chdir(/tmp)", call(libc::SYS_chdir, [text(c"/tmp"), 0, 0, 0, 0, 0]));
     Ok(report)
+}
+
+/// Leaves a root of one's own (which root of the user namespace may make) and climbs on from there.
+pub(super) fn climb(_: &[OsString]) -> Result<Report, String> {
+    let mut report = Report::new("climb");
+    let which = |path: &str| fs::metadata(path).map(|found| (found.dev(), found.ino()));
+    let root = which("/").map_err(|error| format!("stat(/): {error}"))?;
+    let top = fs::File::open("/").map_err(|error| format!("open(/): {error}"))?;
+    if raw::identities()[0] == 0 {
+        let below = "/tmp/belljar-probe-climb";
+        let _ = fs::create_dir(below);
+        let below = c_text(&OsString::from(below))?;
+        report.twin("chroot(below)", call(libc::SYS_chroot, [text(&below), 0, 0, 0, 0, 0]));
+        report.twin("list(/) below", fs::read_dir("/"));
+    } else {
+        report.twin("list(/)", fs::read_dir("/"));
+    }
+    let descriptor = top.as_raw_fd() as usize;
+    report.twin("fchdir(the old root)", call(libc::SYS_fchdir, [descriptor, 0, 0, 0, 0, 0]));
+    for _ in 0..64 {
+        let _ = call(libc::SYS_chdir, [text(c".."), 0, 0, 0, 0, 0]);
+    }
+    report.attempt("climb above the root", reached(which("."), root));
+    let _ = call(libc::SYS_chroot, [text(c"."), 0, 0, 0, 0, 0]);
+    report.attempt("have another root", reached(which("/"), root));
+    for name in ["/stage", "/disk", "/empty"] {
+        report.attempt(format!("stat({name})"), fs::metadata(name));
+    }
+    Ok(report)
+}
+
+/// Getting somewhere else is what must not succeed.
+fn reached(found: io::Result<(u64, u64)>, root: (u64, u64)) -> io::Result<()> {
+    match found? == root {
+        true => Err(io::Error::from_raw_os_error(libc::EXDEV)),
+        false => Ok(()),
+    }
 }
 
 fn make_writable(target: &CStr) -> Ended {
