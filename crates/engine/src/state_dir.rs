@@ -1,7 +1,7 @@
 //! The places in a state directory.
 //!
 //! ```text
-//! belljar.db                      the store                     sandboxes/<id>/    the backend's own
+//! belljar.db                      the store                     sandboxes/<id>/    the local backend's
 //! processes/<id>/log.*            output of a process           templates/         unpacked templates
 //! sessions/<tenant>.<name>.lock   held while a session is used  trash/             on its way out
 //! sessions/<token>.engine         held by an engine that owns   audit.*            who did what

@@ -18,7 +18,7 @@ use crate::wire::Failure;
 /// Where a sandbox that needs more places mounts a file system to make them in.
 pub(crate) const STAGE: &str = "/stage";
 
-/// Makes the namespace. It lives as long as the descriptor, or a sandbox that began in it.
+/// Makes the namespace. It lives as long as the descriptor: a sandbox that begins in it leaves with a copy.
 pub(crate) fn make(staging: &Path) -> Result<OwnedFd> {
     let staging = text(staging.as_os_str().as_encoded_bytes())?;
     let option = |key: &std::ffi::CStr, value: &std::ffi::CStr| {
@@ -64,7 +64,7 @@ pub(crate) fn make(staging: &Path) -> Result<OwnedFd> {
     let namespace = rustix::fs::open(path, flags, Mode::empty()).stage("mount-namespace");
     let _ = rustix::io::write(&child.go, b"g"); // one that has failed says so below
     let failed = child.report().stage("report")?;
-    process::reap(child.pidfd.as_fd());
+    process::wait(child.pidfd.as_fd());
     match failed {
         Some(failed) => Err(Failure::of_step(child.plan(), failed)),
         None => belljar_sys::child::keep_clear(namespace?).stage("mount-namespace"),

@@ -22,6 +22,11 @@ const HERE: &str = ".";
 const IN_MEMORY: [&str; 2] = ["/run", "/dev/shm"];
 const TMPFS_MAGIC: i64 = 0x0102_1994;
 
+const PRIVATE: Mode = Mode::RWXU;
+
+/// How often the link is looked for and made.
+const ATTEMPTS: usize = 8;
+
 pub(crate) const DIRECTORIES: [&str; 5] = ["sandboxes", "ids", "owners", "hanging", "trash"];
 
 /// A launcher's hold on the place.
@@ -43,11 +48,12 @@ impl Run {
     ) -> io::Result<Self> {
         let lock = open_directory(&state, "launchers")?;
         flock(&lock, FlockOperation::LockShared)?;
-        let found = find(&state)?;
-        let target = match found {
-            Some(target) => target,
-            None => make(&state, name, privileged)?,
-        };
+        // Others who look at the same time remove and make the same.
+        let target = (0..ATTEMPTS).find_map(|_| match find(&state, name) {
+            Ok(None) => make(&state, name, privileged).transpose(),
+            found => found.transpose(),
+        });
+        let target = target.ok_or(Errno::AGAIN)??;
         let in_memory = target != Path::new(HERE);
         let path = if in_memory { target } else { path.to_owned() };
         let directory = openat(&state, &path, DIRECTORY, Mode::empty())?;
@@ -88,41 +94,48 @@ pub(crate) fn open_directory(at: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
 }
 
 fn make_directory(at: &OwnedFd, path: &Path) -> io::Result<()> {
-    match mkdirat(at, path, Mode::from_raw_mode(0o700)) {
+    match mkdirat(at, path, PRIVATE) {
         Ok(()) | Err(Errno::EXIST) => Ok(()),
         Err(errno) => Err(errno.into()),
     }
 }
 
-/// Where the link leads, if it leads anywhere: what is in memory is gone after a reboot.
-fn find(state: &OwnedFd) -> io::Result<Option<PathBuf>> {
+/// Where the link leads, if that is a place of ours: what is in memory is gone after a reboot, and the copy of a state
+/// directory has a link to the original's.
+fn find(state: &OwnedFd, name: &str) -> io::Result<Option<PathBuf>> {
     let target = match rustix::fs::readlinkat(state, LINK, Vec::new()) {
         Ok(target) => PathBuf::from(OsString::from_vec(target.into_bytes())),
         Err(Errno::NOENT) => return Ok(None),
         Err(errno) => return Err(errno.into()),
     };
-    match openat(state, &target, DIRECTORY, Mode::empty()) {
-        Ok(directory) if target == Path::new(HERE) || is_private(&directory)? => Ok(Some(target)),
-        Ok(_) | Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {
-            unlinkat(state, LINK, AtFlags::empty())?;
-            Ok(None)
+    if target == Path::new(HERE) {
+        return Ok(Some(target));
+    }
+    if target.file_name().is_some_and(|last| last == name) {
+        match openat(state, &target, DIRECTORY, Mode::empty()) {
+            Ok(directory) if is_own(&directory)? => {
+                // There may be sandboxes in it, so it is made private rather than given up.
+                rustix::fs::fchmod(&directory, PRIVATE)?;
+                return Ok(Some(target));
+            }
+            Ok(_) | Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ACCESS) => {}
+            Err(errno) => return Err(errno.into()),
         }
+    }
+    match unlinkat(state, LINK, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => Ok(None),
         Err(errno) => Err(errno.into()),
     }
 }
 
-fn make(state: &OwnedFd, name: &str, privileged: bool) -> io::Result<PathBuf> {
-    // What an earlier version has left running is in the state directory.
-    let in_use = ["sandboxes", "hanging"]
-        .into_iter()
-        .any(|name| open_directory(state, name).is_ok_and(|directory| !is_empty(&directory)));
-    let in_memory = IN_MEMORY.into_iter().filter(|_| privileged && !in_use);
+/// `None`: somebody else has made the link meanwhile.
+fn make(state: &OwnedFd, name: &str, privileged: bool) -> io::Result<Option<PathBuf>> {
+    let in_memory = IN_MEMORY.into_iter().filter(|_| privileged);
     let place = in_memory.map(Path::new).find_map(|base| make_in_memory(base, name));
     let place = place.unwrap_or_else(|| PathBuf::from(HERE));
     match rustix::fs::symlinkat(&place, state, LINK) {
-        Ok(()) => Ok(place),
-        // Another launcher was faster, and has made the same.
-        Err(Errno::EXIST) => find(state)?.ok_or_else(|| Errno::NOENT.into()),
+        Ok(()) => Ok(Some(place)),
+        Err(Errno::EXIST) => Ok(None),
         Err(errno) => Err(errno.into()),
     }
 }
@@ -130,24 +143,24 @@ fn make(state: &OwnedFd, name: &str, privileged: bool) -> io::Result<PathBuf> {
 fn make_in_memory(base: &Path, name: &str) -> Option<PathBuf> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let base_directory = rustix::fs::open(base, flags, Mode::empty()).ok()?;
-    if rustix::fs::fstatfs(&base_directory).ok()?.f_type as i64 != TMPFS_MAGIC {
+    if !is_in_memory(&base_directory).ok()? {
         return None;
     }
     make_directory(&base_directory, Path::new(name)).ok()?;
     // Somebody else may have made it, where everybody can.
     let directory = open_directory(&base_directory, name).ok()?;
-    is_private(&directory).ok()?.then(|| base.join(name))
+    let closed = rustix::fs::fstat(&directory).ok()?.st_mode & 0o077 == 0;
+    (closed && is_own(&directory).ok()?).then(|| base.join(name))
 }
 
-fn is_private(directory: &OwnedFd) -> io::Result<bool> {
-    let stat = rustix::fs::fstat(directory)?;
-    Ok(stat.st_uid == rustix::process::geteuid().as_raw() && stat.st_mode & 0o077 == 0)
+/// Whether it is this user's, as the kernel says and not a file system that somebody has mounted there.
+fn is_own(directory: &OwnedFd) -> io::Result<bool> {
+    let own = rustix::fs::fstat(directory)?.st_uid == rustix::process::geteuid().as_raw();
+    Ok(own && is_in_memory(directory)?)
 }
 
-fn is_empty(directory: &OwnedFd) -> bool {
-    let Ok(entries) = rustix::fs::Dir::read_from(directory) else { return true };
-    let names = entries.flatten();
-    names.filter(|entry| !matches!(entry.file_name().to_bytes(), b"." | b"..")).count() == 0
+fn is_in_memory(directory: &OwnedFd) -> io::Result<bool> {
+    Ok(rustix::fs::fstatfs(directory)?.f_type == TMPFS_MAGIC)
 }
 
 #[cfg(test)]
@@ -221,16 +234,33 @@ mod tests {
     }
 
     #[test]
-    fn what_is_gone_is_made_anew_and_what_is_in_use_stays_where_it_is() {
+    fn what_is_gone_or_another_installations_is_made_anew() {
+        let other = State::new();
+        let others = other.open(true);
         let state = State::new();
-        symlink("/dev/shm/belljar-test-gone", state.path().join(LINK)).unwrap();
+        let gone = format!("/dev/shm/{}", state.name());
+        for target in [gone.as_str(), others.path.to_str().unwrap()] {
+            symlink(target, state.path().join(LINK)).unwrap();
+            let run = state.open(true);
+            assert!(run.path.is_dir() && run.in_memory);
+            assert_ne!(run.path, others.path);
+            run.leave();
+            assert_eq!(state.link(), None);
+        }
+        assert!(others.path.join("sandboxes").is_dir());
+        others.leave();
+    }
+
+    #[test]
+    fn a_place_in_use_that_was_opened_up_is_closed_again() {
+        let state = State::new();
         let run = state.open(true);
-        assert!(run.path.is_dir() && run.in_memory);
+        let mode = || run.path.metadata().unwrap().permissions().mode() & 0o777;
+        fs::set_permissions(&run.path, fs::Permissions::from_mode(0o755)).unwrap();
+        let second = state.open(true);
+        assert_eq!((&second.path, mode()), (&run.path, 0o700));
+        second.leave();
         run.leave();
-        drop(run);
-        // An earlier version had its sandboxes in the state directory.
-        fs::create_dir_all(state.path().join("sandboxes/old")).unwrap();
-        assert_eq!(state.open(true).path, state.path());
     }
 
     #[test]

@@ -36,7 +36,7 @@ pub(crate) struct Launcher {
     pub(crate) helpers: Helpers,
     pub(crate) agent: OwnedFd,
     pub(crate) null: OwnedFd,
-    /// Where sandboxes begin, with privilege.
+    /// Where sandboxes begin, with privilege and where it could be made.
     pub(crate) bare: Option<OwnedFd>,
     pub(crate) sweeper: Sweeper,
     pub(crate) masks: Masks,
@@ -321,9 +321,12 @@ impl Launcher {
         let privileged = identity::is_privileged();
         let cgroups = Cgroups::detect(Path::new("/"), privileged);
         let facts = facts(privileged, &cgroups);
+        let null = child::keep_clear(null).stage("hello")?;
         let place = Place::open(path, directory, privileged)?;
-        let bare = if privileged { Some(bare::make(&place.staging())?) } else { None };
-        let sweeper = Sweeper::start(&place)?;
+        place.sign_in().stage("state-directory")?;
+        // A host that allows none is told why with the first start, which then begins on the host's mounts.
+        let bare = privileged.then(|| bare::make(&place.staging()).ok()).flatten();
+        let sweeper = Sweeper::start(&place).inspect_err(|_| place.sign_out())?;
         let mut launcher = Self {
             place,
             facts,
@@ -331,7 +334,7 @@ impl Launcher {
             disks: Disks::default(),
             helpers: Helpers::default(),
             agent,
-            null: child::keep_clear(null).stage("hello")?,
+            null,
             bare,
             sweeper,
             masks: Masks::of_this_kernel(),
@@ -342,7 +345,6 @@ impl Launcher {
         disk::sweep(&launcher.place.path);
         launcher.sweep_hanging();
         launcher.place.sign_out_the_dead();
-        launcher.place.sign_in().stage("state-directory")?;
         Ok(launcher)
     }
 

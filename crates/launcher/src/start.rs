@@ -55,7 +55,7 @@ impl Launcher {
         let limited = cell.limits == Some(limits) || !self.cgroups.limits_by_version_1();
         let was_ready = limited
             && cell.disk.as_ref().map(|(shape, _)| *shape) == Shape::of(start)
-            && cell.doors.is_some() == start.doors;
+            && (range.is_none() || cell.doors.is_some() == start.doors);
         if cell.limits != Some(limits) {
             group.limit(&limits).stage("cgroup")?;
         }

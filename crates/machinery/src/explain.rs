@@ -110,9 +110,10 @@ fn classify(stage: &str, errno: Option<Errno>, path: Option<&str>) -> (Code, &'s
 /// Stages as people say them; a stage that is not here is its own word.
 fn words(stage: &str) -> &'static str {
     match stage {
-        "state-directory" | "sandbox-directory" | "run-directory" => {
+        "state-directory" | "sandbox-directory" => {
             "make the sandbox's files in the state directory"
         }
+        "run-directory" => "find a place for the sandboxes' sockets",
         "agent-socket" => "make the agent's socket",
         "id-range" => "find a free range of user ids",
         "cgroup" | "cgroup-enter" | "cgroup-delegate" | "cgroup-remove" => "set up the cgroup",

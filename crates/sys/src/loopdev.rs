@@ -56,7 +56,7 @@ pub struct LoopDevice {
 /// Finds devices that are free.
 ///
 /// The kernel, when asked for one, looks at all that are in use, one after the other. So the number behind the last one is
-/// tried first, and made where the last one had to be made, too.
+/// tried first. Where there is none of that number, it is made, as long as none behind the kernel's last answer was there.
 #[derive(Debug, Default)]
 pub struct Finder {
     next: Option<u32>,
@@ -76,12 +76,13 @@ impl Finder {
     pub fn attach(&mut self, file: BorrowedFd<'_>) -> io::Result<LoopDevice> {
         let control = File::options().read(true).write(true).open("/dev/loop-control")?;
         if let Some(number) = self.next.take() {
-            let mut tried = attach_at(number, file)?;
+            // Whatever is wrong with a guess, the kernel may know a better one.
+            let mut tried = attach_at(number, file).unwrap_or(Tried::Taken);
             if matches!(tried, Tried::Missing) && self.unasked > 0 {
                 self.unasked -= 1;
                 // SAFETY: this request takes a number.
                 unsafe { libc::ioctl(control.as_raw_fd(), LOOP_CTL_ADD as _, number) };
-                tried = attach_at(number, file)?;
+                tried = attach_at(number, file).unwrap_or(Tried::Taken);
             } else {
                 self.unasked = 0;
             }
@@ -94,9 +95,13 @@ impl Finder {
             // SAFETY: this request takes no argument.
             let number = unsafe { libc::ioctl(control.as_raw_fd(), LOOP_CTL_GET_FREE as _) };
             let number = u32::try_from(number).map_err(|_| io::Error::last_os_error())?;
-            if let Tried::Attached(device) = attach_at(number, file)? {
-                (self.next, self.unasked) = (Some(number + 1), MOST_UNASKED);
-                return Ok(device);
+            match attach_at(number, file)? {
+                Tried::Attached(device) => {
+                    (self.next, self.unasked) = (Some(number + 1), MOST_UNASKED);
+                    return Ok(device);
+                }
+                Tried::Taken => {}
+                Tried::Missing => return Err(io::ErrorKind::NotFound.into()),
             }
         }
         Err(io::Error::from_raw_os_error(libc::EBUSY))
@@ -110,6 +115,8 @@ fn attach_at(number: u32, file: BorrowedFd<'_>) -> io::Result<Tried> {
         Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENXIO)) => {
             return Ok(Tried::Missing);
         }
+        // Some kernels let nobody open for writing what is mounted.
+        Err(error) if error.raw_os_error() == Some(libc::EBUSY) => return Ok(Tried::Taken),
         Err(error) => return Err(error),
     };
     // SAFETY: all-zero is a valid value of this structure of integers.

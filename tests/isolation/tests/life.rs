@@ -58,8 +58,6 @@ fn whether_parts_were_ready_is_counted(belljar: &Installation) {
         (counted("hit") > 0).then_some(())
     });
     assert!(hit.is_some(), "nothing was ready in {made} starts");
-    // The first of all cannot know what will be wanted.
-    assert!(counted("miss") > 0);
     assert_eq!(counted("hit") + counted("miss"), made);
 }
 

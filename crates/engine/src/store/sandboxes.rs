@@ -477,7 +477,9 @@ fn note(change: &Change<'_>, id: &SandboxId, step: Step) -> rusqlite::Result<()>
 /// Moves the idle clock. Commands that follow each other closely move it once: a row that is written costs a page of the log.
 pub(super) fn touch(change: &Change<'_>, id: &SandboxId) -> rusqlite::Result<()> {
     change
-        .prepare_cached("UPDATE sandboxes SET used_at = ?2 WHERE id = ?1 AND used_at < ?2 - 100")?
+        .prepare_cached(
+            "UPDATE sandboxes SET used_at = ?2 WHERE id = ?1 AND abs(?2 - used_at) > 100",
+        )?
         .execute(params![id.as_str(), now_ms()])
         .map(drop)
 }

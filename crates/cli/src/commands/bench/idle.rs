@@ -1,5 +1,6 @@
 //! `belljar bench idle`.
 
+use std::path::Path;
 use std::time::Instant;
 
 use belljar_engine::Engine;
@@ -72,15 +73,19 @@ fn available_kib() -> f64 {
     value(&text, "MemAvailable:").unwrap_or_default()
 }
 
-/// Proportional set sizes of all agents and launchers of this host.
+/// Proportional set sizes of all agents of this host, and of everything that runs this program: engine, launcher, helpers.
 fn proportional_kib() -> f64 {
     let Ok(processes) = std::fs::read_dir("/proc") else { return 0.0 };
+    let program = |process: &Path| std::fs::read_link(process.join("exe")).unwrap_or_default();
+    let own = program(Path::new("/proc/self"));
+    // By the program and not by the name: an agent is called differently by every kernel, for it was started without a path.
+    let is_ours = |process: &Path| {
+        let program = program(process);
+        program == own || program.to_string_lossy().starts_with("/memfd:belljar-agent")
+    };
     processes
         .flatten()
-        .filter(|process| {
-            let name = std::fs::read_to_string(process.path().join("comm")).unwrap_or_default();
-            name.starts_with("belljar")
-        })
+        .filter(|process| is_ours(&process.path()))
         .filter_map(|process| std::fs::read_to_string(process.path().join("smaps_rollup")).ok())
         .filter_map(|text| value(&text, "Pss:"))
         .sum()
