@@ -47,7 +47,7 @@ const NEVER_HELD: &[(&str, u32)] = &[
 matrix! {
     everywhere read_only_mounts_stay_read_only,
     everywhere nothing_can_be_mounted,
-    everywhere nothing_is_above_the_root,
+    nothing_is_above_the_root,
     no_namespace_can_be_made,
     everywhere no_namespace_can_be_entered,
     everywhere the_agent_is_out_of_reach,
