@@ -324,7 +324,7 @@ impl Launcher {
         let null = child::keep_clear(null).stage("hello")?;
         let place = Place::open(path, directory, privileged)?;
         place.sign_in().stage("state-directory")?;
-        // A host that allows none is told why with the first start, which then begins on the host's mounts.
+        // Where none can be made, sandboxes begin in a copy of the host's and let go of it.
         let bare = privileged.then(|| bare::make(&place.staging()).ok()).flatten();
         let sweeper = Sweeper::start(&place).inspect_err(|_| place.sign_out())?;
         let mut launcher = Self {

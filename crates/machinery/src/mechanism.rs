@@ -220,12 +220,9 @@ fn walls(spec: &SandboxSpec, facts: &Facts, wall: &Wall, chosen: &mut Mechanisms
         "root is read-only; /workspace, /tmp, /output and /home/user are writable"
     };
     let mounts = if spec.writable_root { "overlay" } else { "read-only mounts" };
-    let place = match wall.runtime() {
-        None if facts.privileged => "in a mount namespace that begins empty",
-        _ if wall.has_own_kernel() => {
-            "in a mount namespace, served to gVisor's kernel as its only files"
-        }
-        _ => "in a mount namespace, pivot_root",
+    let place = match wall.has_own_kernel() {
+        true => "in a mount namespace, served to gVisor's kernel as its only files",
+        false => "in a mount namespace with none of the host's mounts",
     };
     let landlock = match wall.has_own_kernel() || spec.writable_root {
         true => "",
