@@ -12,7 +12,10 @@ fn main() {
         // Places that hold addresses, as one bit each instead of 24 bytes. A linker that does not know this says so and
         // goes on.
         println!("cargo:rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
-        let here = std::env::var("CARGO_MANIFEST_DIR").expect("cargo runs this");
-        println!("cargo:rustc-link-arg-bins=-Wl,-T,{here}/{WITHOUT_UNWINDING}");
+        // A copy: what is printed here is kept with what was built, which another clone may go on with.
+        let directory = std::env::var("OUT_DIR").expect("cargo runs this");
+        let script = format!("{directory}/{WITHOUT_UNWINDING}");
+        std::fs::copy(WITHOUT_UNWINDING, &script).expect("it is beside this file");
+        println!("cargo:rustc-link-arg-bins=-Wl,-T,{script}");
     }
 }
