@@ -88,9 +88,10 @@ const PIPE: usize = 64 << 10;
 const READS_AT_ONCE: usize = 4;
 
 impl Process {
-    /// The program runs or has run.
+    /// The program runs or has run. One that was stopped on its way, and killed for that, counts too, though its number may
+    /// have stayed unknown: whoever waits for it is told how it ended.
     fn has_started(&self) -> bool {
-        self.status.is_none() && self.pid.is_some()
+        self.status.is_none() && (self.pid.is_some() || !self.is_running())
     }
 
     /// The main process has not ended, as far as is known.

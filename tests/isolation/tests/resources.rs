@@ -53,6 +53,7 @@ matrix! {
     walls a_timeout_kills_daemons_too,
     walls a_stubborn_process_is_killed,
     walls a_stopped_supervisor_does_not_stop_the_timeout,
+    walls stopping_whatever_starts_holds_up_nobody_else,
     alone a_spinning_sandbox_leaves_the_rest,
     huge_arguments_are_carried_or_refused,
     odd_bytes_in_arguments_arrive,
@@ -325,6 +326,30 @@ fn a_stopped_supervisor_does_not_stop_the_timeout(belljar: &Installation) {
         (number(&census, "processes") <= before).then_some(())
     });
     assert!(settled.is_some(), "{} and not back to {before}", probe(&sandbox, "census", &[]));
+}
+
+/// A command has the workload's user a little before it is the program that was asked for.
+fn stopping_whatever_starts_holds_up_nobody_else(belljar: &Installation) {
+    let sandbox = belljar.create(&[]);
+    sandbox.exec(["true"]).expect_success();
+    let line = "echo on; while :; do kill -STOP -1; done";
+    let mut stopper = sandbox.start_with(&["--timeout", "50"], ["sh", "-c", line]);
+    stopper.line();
+    let mut stopped = 0;
+    for _ in 0..200 {
+        let answer = sandbox.exec_with(&["--timeout", "1"], ["true"]);
+        // It was stopped until its time was over, or it was faster.
+        assert!([0, 124].contains(&answer.code()), "{answer}");
+        assert!(answer.time < ENDS, "it took {:?}", answer.time);
+        stopped += u32::from(answer.code() == 124);
+        if stopped == 3 {
+            break;
+        }
+    }
+    assert_eq!(stopped, 3, "nearly nothing was ever stopped");
+    let destroyed = sandbox.destroy().expect_success();
+    assert!(destroyed.time < ENDS, "destroying took {:?}", destroyed.time);
+    assert_ne!(stopper.finish().code(), 0);
 }
 
 fn a_spinning_sandbox_leaves_the_rest(belljar: &Installation) {
