@@ -66,6 +66,10 @@ pub(crate) struct Agent {
     pub(crate) sockets: Option<netlink::Socket>,
     /// This kernel's pipes belong to who makes them, for good.
     pub(crate) pipes_are_owned: bool,
+    /// Whether anything was ever started.
+    pub(crate) has_started: bool,
+    /// Whether no file system in sight can keep who looks at it waiting for ever, once that was looked at.
+    pub(crate) files_answer: Option<bool>,
     /// Processes that may have something to deliver, or to be forgotten.
     pub(crate) dirty: Vec<u32>,
     /// A supervisor was killed; its orphans are being killed.
@@ -134,6 +138,8 @@ impl Agent {
             tools: None,
             sockets: None,
             pipes_are_owned: false,
+            has_started: false,
+            files_answer: None,
             dirty: Vec::new(),
             sweeping: false,
             started: now,

@@ -20,6 +20,7 @@ mod files;
 mod keep;
 mod lease;
 mod memory;
+mod mounts;
 mod oom_score;
 mod owners;
 mod poller;

@@ -307,9 +307,7 @@ impl Child {
     fn see_off(&mut self) {
         self.guest.wait();
         self.left = true;
-        if rustix::process::dumpable_behavior() != Ok(self.dumpable) {
-            let _ = rustix::process::set_dumpable_behavior(self.dumpable);
-        }
+        guest::see_off(self.dumpable);
     }
 }
 

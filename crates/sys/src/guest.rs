@@ -10,8 +10,10 @@
 
 use std::alloc::{Layout, handle_alloc_error};
 use std::io;
-use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+use rustix::process::DumpableBehavior;
 
 use crate::uapi;
 
@@ -39,6 +41,9 @@ const STACK_ALIGNMENT: usize = 16;
 #[derive(Debug)]
 struct Stack(NonNull<u8>);
 
+/// The last one that was done with, for the next guest: fresh pages cost more than many a system call.
+static SPARE: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
+
 /// Clones the calling process as `arguments` say and runs `run` in the new one. Gives its number.
 ///
 /// `run` makes system calls by [`call`] and nothing else (see above). The caller sees to it that no handler of a signal
@@ -58,6 +63,14 @@ pub(crate) fn spawn<T>(
             guest.release();
             Err(io::Error::from_raw_os_error(errno))
         }
+    }
+}
+
+/// Puts back whether others of this user may look into this process: a guest who changes who it is changes that for all
+/// who share the memory.
+pub(crate) fn see_off(dumpable: DumpableBehavior) {
+    if rustix::process::dumpable_behavior() != Ok(dumpable) {
+        let _ = rustix::process::set_dumpable_behavior(dumpable);
     }
 }
 
@@ -107,6 +120,9 @@ impl Stack {
     };
 
     fn new() -> Self {
+        if let Some(spare) = NonNull::new(SPARE.swap(ptr::null_mut(), Ordering::Acquire)) {
+            return Self(spare);
+        }
         // SAFETY: the layout's size is not zero.
         let memory = unsafe { std::alloc::alloc(Self::LAYOUT) };
         NonNull::new(memory).map_or_else(|| handle_alloc_error(Self::LAYOUT), Self)
@@ -115,7 +131,14 @@ impl Stack {
 
 impl Drop for Stack {
     fn drop(&mut self) {
-        // SAFETY: allocated with the same layout, and freed here only.
+        let none = ptr::null_mut();
+        if SPARE
+            .compare_exchange(none, self.0.as_ptr(), Ordering::Release, Ordering::Relaxed)
+            .is_ok()
+        {
+            return;
+        }
+        // SAFETY: allocated with the same layout, and freed here only, where it has not become the spare.
         unsafe { std::alloc::dealloc(self.0.as_ptr(), Self::LAYOUT) }
     }
 }
@@ -143,9 +166,9 @@ unsafe fn clone<T>(arguments: &mut uapi::CloneArgs, home: &Home<T>) -> Result<i3
             "ud2",
             "2:",
             inlateout("rax") result,
-            in("rdi") std::ptr::from_mut(arguments),
+            in("rdi") ptr::from_mut(arguments),
             in("rsi") size_of::<uapi::CloneArgs>(),
-            in("r12") std::ptr::from_ref(home),
+            in("r12") ptr::from_ref(home),
             in("r13") enter::<T> as extern "C" fn(&Home<T>) -> !,
             lateout("rcx") _,
             lateout("r11") _,
@@ -160,7 +183,7 @@ unsafe fn clone<T>(arguments: &mut uapi::CloneArgs, home: &Home<T>) -> Result<i3
 /// As above.
 #[cfg(not(target_arch = "x86_64"))]
 unsafe fn clone<T>(arguments: &mut uapi::CloneArgs, home: &Home<T>) -> Result<i32, i32> {
-    let arguments = [std::ptr::from_mut(arguments) as usize, size_of::<uapi::CloneArgs>(), 0, 0, 0];
+    let arguments = [ptr::from_mut(arguments) as usize, size_of::<uapi::CloneArgs>(), 0, 0, 0];
     let pid = call(libc::SYS_clone3, arguments)?;
     if pid == 0 {
         enter(home);

@@ -278,7 +278,9 @@ impl Launch<'_> {
     pub fn spawn_and_wait(&self) -> io::Result<Pid> {
         let arguments = self.clone_arguments(libc::CLONE_VFORK as u64);
         // What this plan borrows outlives the guest, because the kernel lets go of the caller only when the guest has left.
+        let dumpable = rustix::process::dumpable_behavior()?;
         let (pid, _left) = guest::spawn(arguments, *self, run)?;
+        guest::see_off(dumpable);
         Ok(Pid::from_raw(pid).expect("positive"))
     }
 

@@ -52,8 +52,11 @@ fn the_hang_is_real() {
 
 fn body(belljar: &Installation) {
     let hung = Hung::mount(&belljar.make_directory("hung"));
-    let mount = format!("{}:/hung:ro", hung.path.display());
-    let sandbox = match belljar.try_create(&["--mount", &mount]) {
+    // Another one: who reads a page that somebody waits for already waits with them.
+    let program = Hung::mount(&belljar.make_directory("program"));
+    let mounts = [(&hung, "hung"), (&program, "program")]
+        .map(|(shown, name)| format!("{}:/{name}:ro", shown.path.display()));
+    let sandbox = match belljar.try_create(&["--mount", &mounts[0], "--mount", &mounts[1]]) {
         Ok(sandbox) => sandbox,
         Err(refusal) => {
             // Kernels before 6.12 cannot map the ids of a FUSE mount.
@@ -61,7 +64,18 @@ fn body(belljar: &Installation) {
             return skip(TEST, "this kernel cannot show a FUSE mount to a sandbox");
         }
     };
-    sandbox.exec(["true"]).expect_success();
+    for _ in 0..3 {
+        sandbox.exec(["true"]).expect_success();
+    }
+
+    // A program that hangs on its way into being one holds up nobody else.
+    let starting = sandbox.start_with(&["--timeout", "5"], ["/program/stuck"]);
+    program.wait_for_victim();
+    let beside = sandbox.exec(["true"]).expect_success();
+    assert!(beside.time < Duration::from_secs(4), "it waited {:?}", beside.time);
+    let finished = starting.finish();
+    assert_ne!(finished.code(), 0, "{finished}");
+    assert!(finished.time < Duration::from_secs(30), "the timeout took {:?}", finished.time);
 
     let command = sandbox.start_with(&["--timeout", "1"], ["cat", "/hung/stuck"]);
     hung.wait_for_victim();
@@ -72,7 +86,7 @@ fn body(belljar: &Installation) {
     let destroyed = sandbox.destroy().expect_success();
     assert!(destroyed.time < Duration::from_secs(30), "destroying took {:?}", destroyed.time);
     // What the kernel could not end yet goes as soon as it can; the next command sees to that.
-    drop(hung);
+    drop((hung, program));
     belljar.run(["list"]).expect_success();
 }
 
@@ -191,9 +205,9 @@ fn attributes_answer(node: u64) -> Vec<u8> {
     body
 }
 
-/// `struct fuse_attr`: a directory or a file that everybody may read.
+/// `struct fuse_attr`: a directory or a file that everybody may read and run.
 fn attributes(node: u64) -> Vec<u8> {
-    let mode: u32 = if node == ROOT_NODE { 0o040_555 } else { 0o100_444 };
+    let mode: u32 = if node == ROOT_NODE { 0o040_555 } else { 0o100_555 };
     let mut body = vec![0; 88];
     body[..8].copy_from_slice(&node.to_le_bytes());
     body[8..16].copy_from_slice(&4096_u64.to_le_bytes());

@@ -1,6 +1,7 @@
 //! Starting a process: pipes or a terminal, a tree to start it in, the clone; and what the child says about it.
 //!
-//! Nothing here waits for the child: it may be stopped by the workload's user as soon as it has become that user.
+//! Nothing here waits for a child that others could hold up: the workload's user may stop it as soon as it has become that
+//! user.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -21,6 +22,7 @@ use super::{Channel, Feed, Listener, Process};
 use crate::agent::{Agent, Child};
 use crate::connection::Use;
 use crate::failure::{Problem, Result, invalid};
+use crate::mounts;
 use crate::poller::{EventFlags, Token};
 use crate::prepare::is_init;
 use crate::tree::Tree;
@@ -106,10 +108,13 @@ impl Agent {
             ended: None,
             forgotten: false,
         };
-        if let Some(status) = &mut process.status {
-            status
+        // Of one that was waited for, all is known.
+        process.read_status();
+        match &mut process.status {
+            Some(status) => status
                 .set_interest(EventFlags::IN)
-                .map_err(|errno| exhausted("epoll", &errno.into()))?;
+                .map_err(|errno| exhausted("epoll", &errno.into()))?,
+            None => self.dirty.push(key),
         }
         self.processes.insert(key, process);
         if let Some(connection) = self.connections.get_mut(connection) {
@@ -158,7 +163,19 @@ impl Agent {
         true
     }
 
+    /// Whether nothing can hold up a child on its way, so that it need not have a copy of our memory and we can wait: no
+    /// process is there that could stop it, and no file system that may not answer.
+    fn is_undisturbed(&mut self) -> bool {
+        // Looking takes longer than a first command would gain, and often there is no second.
+        let first = !std::mem::replace(&mut self.has_started, true);
+        if first || self.cgroups.is_none() || self.has_trees() || !is_init() {
+            return false;
+        }
+        *self.files_answer.get_or_insert_with(|| mounts::all_answer(&mut self.scratch))
+    }
+
     fn launch(&mut self, key: u32, planned: Planned, ends: &Ends) -> Result<Launched> {
+        let undisturbed = self.is_undisturbed();
         let setup = self.setup.as_ref().expect("checked by the caller");
         let mut streams = Streams::Terminal(ends.output.as_fd());
         if let Some(error) = &ends.error {
@@ -188,7 +205,10 @@ impl Agent {
                     .take()
                     .map_err(|error| Problem::system("start-failed", "cgroup", &error))?;
                 launch.cgroup = Some(cgroup.directory());
-                let spawned = self.oom_score.raised(|| launch.spawn());
+                let spawned = self.oom_score.raised(|| match undisturbed {
+                    true => launch.spawn_and_wait(),
+                    false => launch.spawn(),
+                });
                 match spawned {
                     Ok(pid) => {
                         self.children.insert(pid.as_raw_nonzero().get(), Child::Main(key));

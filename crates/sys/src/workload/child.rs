@@ -53,6 +53,12 @@ fn prepare(planned: &Planned, confinement: &Confinement, ends: Ends) -> Result<(
 fn exec(program: &Program) -> Failed {
     let mut errno = libc::ENOENT;
     for candidate in &program.candidates {
+        // Most places do not have it, which is found out for less than the attempt would take.
+        let look =
+            [libc::AT_FDCWD as usize, candidate.as_ptr() as usize, libc::F_OK as usize, 0, 0];
+        if let Err(libc::ENOENT | libc::ENOTDIR) = call(libc::SYS_faccessat, look) {
+            continue;
+        }
         let arguments = [
             candidate.as_ptr() as usize,
             program.arguments.raw.as_ptr() as usize,
