@@ -70,6 +70,7 @@ pub(crate) struct Inner {
     pub(crate) reserve: Reserve,
     /// The processes that this engine attends to.
     pub(crate) attended: Arc<process::Registry>,
+    pub(crate) turns: process::Turns,
     /// How long records and logs of what has ended are kept.
     pub(crate) retention: Duration,
     /// Whether processes that nobody attends to are attended to by this engine.
@@ -112,6 +113,7 @@ impl Engine {
             store,
             background: Background::default(),
             attended: Arc::default(),
+            turns: process::Turns::default(),
             retention: options.retention,
             attends: options.attend,
             caretaker: Mutex::default(),

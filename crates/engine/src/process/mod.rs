@@ -17,6 +17,7 @@ mod follow;
 mod place;
 mod pump;
 mod start;
+mod turns;
 
 use std::time::{Duration, SystemTime};
 
@@ -33,6 +34,7 @@ pub(crate) use durable::{control, start_detached, wait};
 pub use exit::{Exit, ExitStatus, Reason, Usage};
 pub use follow::{Followed, Follower};
 pub(crate) use start::start;
+pub(crate) use turns::Turns;
 
 use crate::engine::Inner;
 use crate::log::{Channel, Extent, Offsets};

@@ -142,7 +142,7 @@ pub(super) async fn begin(
             Ok(pid) => Ok((stream, pid)),
         }
     };
-    let (stream, pid) = match sent.await {
+    let (stream, pid) = match inner.turns.take(sent).await {
         Ok(started) => started,
         Err(error) => {
             inner.store.process_ended(&process, ProcessStatus::Failed, None).await?;
