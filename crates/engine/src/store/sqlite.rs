@@ -13,7 +13,7 @@ use std::time::Duration;
 use belljar_codes::Code;
 use belljar_policy::ProcessId;
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
+use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 use tokio::sync::watch;
 
 use super::rows::parsed;
@@ -29,7 +29,7 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 const CHECKPOINT_BYTES: u64 = 8 << 20;
 
 /// What is left of it then.
-const KEPT_LOG_BYTES: i64 = 4 << 20;
+const KEPT_LOG_BYTES: i64 = 7 << 20;
 
 /// If nobody ever maintains (a crash loop), SQLite folds by itself at this many pages.
 const AUTOMATIC_CHECKPOINT_PAGES: u32 = 8192;
@@ -82,14 +82,10 @@ impl SqliteStore {
         act: impl FnOnce(&Change<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
         let (value, told) = {
-            let mut connection = self.lock();
-            let transaction =
-                connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            let change = Change { transaction, told: Cell::new(false) };
+            let connection = self.lock();
+            let change = Change::begin(&connection)?;
             let value = act(&change)?;
-            let Change { transaction, told } = change;
-            transaction.commit()?;
-            (value, told.get())
+            (value, change.commit()?)
         };
         if told {
             self.told.send_modify(|count| *count += 1);
@@ -127,21 +123,41 @@ impl From<Fault> for Error {
 
 /// A transaction under way; undone unless it is committed.
 pub(super) struct Change<'c> {
-    transaction: Transaction<'c>,
+    connection: &'c Connection,
     told: Cell<bool>,
 }
 
-impl Change<'_> {
+impl<'c> Change<'c> {
+    /// As the library's own does, but with statements that are parsed once.
+    fn begin(connection: &'c Connection) -> rusqlite::Result<Self> {
+        connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+        Ok(Self { connection, told: Cell::new(false) })
+    }
+
+    /// Whether an event is part of it.
+    fn commit(self) -> rusqlite::Result<bool> {
+        self.connection.prepare_cached("COMMIT")?.execute([])?;
+        Ok(self.told.get())
+    }
+
     /// An event is part of it: whoever waits for events is woken when it is committed.
     pub(super) fn has_told(&self) {
         self.told.set(true);
     }
 }
 
-impl<'c> Deref for Change<'c> {
-    type Target = Transaction<'c>;
+impl Deref for Change<'_> {
+    type Target = Connection;
     fn deref(&self) -> &Self::Target {
-        &self.transaction
+        self.connection
+    }
+}
+
+impl Drop for Change<'_> {
+    fn drop(&mut self) {
+        if !self.connection.is_autocommit() {
+            let _ = self.connection.execute_batch("ROLLBACK");
+        }
     }
 }
 
@@ -215,8 +231,8 @@ impl Store for SqliteStore {
     }
 }
 
-fn set_meta(transaction: &Transaction<'_>, key: &str, value: &str) -> rusqlite::Result<()> {
-    transaction
+fn set_meta(connection: &Connection, key: &str, value: &str) -> rusqlite::Result<()> {
+    connection
         .prepare_cached("INSERT OR REPLACE INTO meta (key, value) VALUES (?1, ?2)")?
         .execute([key, value])
         .map(drop)
