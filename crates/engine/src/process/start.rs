@@ -114,6 +114,7 @@ pub(super) async fn begin(
     let attendant = inner.presence.token()?;
     let reservation = inner.attended.reserve(&process).expect("the id is new");
     let mut record = record(&process, &live, attendant, &request, findings);
+    let turn = inner.turns.wait().await;
     match inner.store.add_process(&record, key.as_ref()).await {
         Ok(Claimed::New) => {}
         // Somebody took the key between our looking and our making.
@@ -142,7 +143,7 @@ pub(super) async fn begin(
             Ok(pid) => Ok((stream, pid)),
         }
     };
-    let (stream, pid) = match inner.turns.take(sent).await {
+    let (stream, pid) = match turn.end_with(sent).await {
         Ok(started) => started,
         Err(error) => {
             inner.store.process_ended(&process, ProcessStatus::Failed, None).await?;

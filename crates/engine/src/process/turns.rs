@@ -6,7 +6,7 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
 /// A turn ends after this time, whatever is still to come: what hangs keeps nobody from starting.
@@ -18,15 +18,29 @@ const PATIENCE: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub(crate) struct Turns(Semaphore);
 
+/// The others wait while this is there.
+#[derive(Debug)]
+pub(super) struct Turn<'t> {
+    /// `None`: it goes ahead without.
+    _permit: Option<SemaphorePermit<'t>>,
+}
+
 impl Turns {
-    /// Waits for a turn, and does it then.
-    pub(super) async fn take<T>(&self, start: impl Future<Output = T>) -> T {
-        let turn = timeout(PATIENCE, self.0.acquire()).await;
+    /// Waits for a turn.
+    pub(super) async fn wait(&self) -> Turn<'_> {
+        let permit = timeout(PATIENCE, self.0.acquire()).await;
+        Turn { _permit: permit.ok().and_then(Result::ok) }
+    }
+}
+
+impl Turn<'_> {
+    /// Does the last of it. The turn is over with that, or before.
+    pub(super) async fn end_with<T>(self, start: impl Future<Output = T>) -> T {
         let mut start = pin!(start);
         match timeout(LONGEST, &mut start).await {
             Ok(done) => done,
             Err(_) => {
-                drop(turn);
+                drop(self);
                 start.await
             }
         }
@@ -62,7 +76,7 @@ mod tests {
                     order.lock().unwrap().push(number);
                     sleep(Duration::from_millis(2)).await;
                 };
-                turns.take(start).await;
+                turns.wait().await.end_with(start).await;
             });
         }
         starts.join_all().await;
@@ -76,11 +90,11 @@ mod tests {
         let mut starts = JoinSet::new();
         for _ in 0..hanging {
             let turns = Arc::clone(&turns);
-            starts.spawn(async move { turns.take(pending::<()>()).await });
+            starts.spawn(async move { turns.wait().await.end_with(pending::<()>()).await });
         }
         tokio::task::yield_now().await;
         let begun = Instant::now();
-        turns.take(async {}).await;
+        turns.wait().await.end_with(async {}).await;
         begun.elapsed()
     }
 
