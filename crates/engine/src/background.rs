@@ -41,10 +41,16 @@ impl Background {
 
 /// Runs something to its end even if the caller stops waiting: a transition is never left half done by a client that
 /// disconnects.
-pub(crate) async fn to_the_end<T: Send + 'static>(
+///
+/// What is to be done is boxed at once: otherwise it would be part of every future around it, twice where one is handed on,
+/// and be copied with each of them.
+pub(crate) fn to_the_end<T: Send + 'static>(
     act: impl Future<Output = Result<T>> + Send + 'static,
-) -> Result<T> {
-    tokio::spawn(act).await.map_err(|source| {
-        Error::new(Code::Internal, "a task of the engine ended").with_source(source)
-    })?
+) -> impl Future<Output = Result<T>> + Send {
+    let act = Box::pin(act);
+    async move {
+        tokio::spawn(act).await.map_err(|source| {
+            Error::new(Code::Internal, "a task of the engine ended").with_source(source)
+        })?
+    }
 }

@@ -67,16 +67,20 @@ impl Stage {
     }
 
     /// Measures something that may fail; only what worked counts.
-    pub(crate) async fn time<T, E>(
+    pub(crate) fn time<T: Send, E: Send>(
         self,
-        work: impl Future<Output = std::result::Result<T, E>>,
-    ) -> std::result::Result<T, E> {
-        let begun = Instant::now();
-        let result = work.await;
-        if result.is_ok() {
-            metrics::histogram!(STAGE_SECONDS, "stage" => self.as_str()).record(begun.elapsed());
+        work: impl Future<Output = std::result::Result<T, E>> + Send,
+    ) -> impl Future<Output = std::result::Result<T, E>> + Send {
+        let work = Box::pin(work); // see `Api::act`
+        async move {
+            let begun = Instant::now();
+            let result = work.await;
+            if result.is_ok() {
+                metrics::histogram!(STAGE_SECONDS, "stage" => self.as_str())
+                    .record(begun.elapsed());
+            }
+            result
         }
-        result
     }
 }
 

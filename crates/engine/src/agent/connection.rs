@@ -242,7 +242,8 @@ impl Shared {
     /// The reader task: ends with the reason for the connection's end.
     async fn read(&self) -> AgentError {
         let mut decoder = Decoder::new();
-        let mut buffer = vec![0; READ_SIZE];
+        // Most agents say little, so most of this is never touched.
+        let mut buffer = Vec::with_capacity(READ_SIZE);
         let mut beat = tokio::time::interval(KEEP_ALIVE);
         beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         beat.reset();
@@ -260,9 +261,10 @@ impl Shared {
                     continue;
                 }
             }
-            match self.socket.try_read(&mut buffer) {
+            buffer.clear();
+            match self.socket.try_read_buf(&mut buffer) {
                 Ok(0) => return AgentError::Gone,
-                Ok(count) => decoder.push(&buffer[..count]),
+                Ok(_) => decoder.push(&buffer),
                 Err(error) if is_retry(&error) => continue,
                 Err(_) => return AgentError::Gone,
             }
