@@ -15,11 +15,17 @@ use rustix::mount::{
 use crate::uapi;
 
 /// Clones the mount that a descriptor is in, from that directory down, without what is mounted below.
+///
+/// What is mounted there later stays there: a clone of a shared mount, as most hosts have them, would get it too.
 pub fn clone_from(directory: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
         | OpenTreeFlags::AT_EMPTY_PATH;
-    Ok(open_tree(directory, c"", flags)?)
+    let tree = open_tree(directory, c"", flags)?;
+    let private =
+        uapi::MountAttributes { propagation: libc::MS_PRIVATE, ..uapi::MountAttributes::default() };
+    set_attributes(&tree, &private)?;
+    Ok(tree)
 }
 
 /// Whether the file system behind a directory supports mounts with an id mapping. Needs the right to clone it.
@@ -34,6 +40,10 @@ pub fn map_ids(tree: &OwnedFd, user_namespace: BorrowedFd<'_>) -> io::Result<()>
         namespace: user_namespace.as_raw_fd() as u64,
         ..uapi::MountAttributes::default()
     };
+    set_attributes(tree, &attributes)
+}
+
+fn set_attributes(tree: &OwnedFd, attributes: &uapi::MountAttributes) -> io::Result<()> {
     // SAFETY: the structure is initialised, has the size that is passed, and the kernel copies it during the call.
     let result = unsafe {
         libc::syscall(
@@ -41,7 +51,7 @@ pub fn map_ids(tree: &OwnedFd, user_namespace: BorrowedFd<'_>) -> io::Result<()>
             tree.as_raw_fd(),
             c"".as_ptr(),
             libc::AT_EMPTY_PATH,
-            ptr::from_ref(&attributes),
+            ptr::from_ref(attributes),
             size_of::<uapi::MountAttributes>(),
         )
     };
