@@ -28,6 +28,7 @@ mod prepare;
 mod process;
 mod procfs;
 mod relay;
+mod remains;
 mod request;
 mod service;
 mod setup;

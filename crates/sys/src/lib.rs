@@ -23,6 +23,7 @@ pub mod namespace;
 pub mod netlink;
 pub mod process;
 pub mod redirect;
+pub mod shared_memory;
 pub mod signals;
 pub mod socket;
 pub mod splice;

@@ -55,7 +55,7 @@ fn body(belljar: &Installation) {
     // Another one: who reads a page that somebody waits for already waits with them.
     let program = Hung::mount(&belljar.make_directory("program"));
     let mounts = [(&hung, "hung"), (&program, "program")]
-        .map(|(shown, name)| format!("{}:/{name}:ro", shown.path.display()));
+        .map(|(shown, name)| format!("{}:/workspace/{name}:ro", shown.path.display()));
     let sandbox = match belljar.try_create(&["--mount", &mounts[0], "--mount", &mounts[1]]) {
         Ok(sandbox) => sandbox,
         Err(refusal) => {
@@ -69,7 +69,7 @@ fn body(belljar: &Installation) {
     }
 
     // A program that hangs on its way into being one holds up nobody else.
-    let starting = sandbox.start_with(&["--timeout", "5"], ["/program/stuck"]);
+    let starting = sandbox.start_with(&["--timeout", "5"], ["/workspace/program/stuck"]);
     program.wait_for_victim();
     let beside = sandbox.exec(["true"]).expect_success();
     assert!(beside.time < Duration::from_secs(4), "it waited {:?}", beside.time);
@@ -77,7 +77,7 @@ fn body(belljar: &Installation) {
     assert_ne!(finished.code(), 0, "{finished}");
     assert!(finished.time < Duration::from_secs(30), "the timeout took {:?}", finished.time);
 
-    let command = sandbox.start_with(&["--timeout", "1"], ["cat", "/hung/stuck"]);
+    let command = sandbox.start_with(&["--timeout", "1"], ["cat", "/workspace/hung/stuck"]);
     hung.wait_for_victim();
     let finished = command.finish();
     assert_eq!(finished.code(), 124, "{finished}");

@@ -98,7 +98,12 @@ impl Agent {
         let Some(process) = self.processes.get_mut(key) else { return };
         match process.tree.take() {
             Some(Tree::Cgroup(mut cgroup)) => {
-                if cgroup.is_empty() || cgroup.wait_until_empty().is_err() {
+                let empty = cgroup.is_empty();
+                if empty || cgroup.wait_until_empty().is_err() {
+                    if !empty {
+                        // Nobody would hear of its end, so that is now.
+                        let _ = cgroup.kill();
+                    }
                     if let Some(cgroups) = &mut self.cgroups {
                         cgroups.give_back(cgroup);
                     }

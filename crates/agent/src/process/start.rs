@@ -25,6 +25,7 @@ use crate::failure::{Problem, Result, invalid};
 use crate::mounts;
 use crate::poller::{EventFlags, Token};
 use crate::prepare::is_init;
+use crate::remains;
 use crate::tree::Tree;
 use crate::tree::direct::Direct;
 use crate::tree::supervisor::{self, Report, Supervisor};
@@ -108,12 +109,15 @@ impl Agent {
             ended: None,
             forgotten: false,
         };
-        // Of one that was waited for, all is known.
+        // Of one that was waited for, mostly all is known.
         process.read_status();
         match &mut process.status {
-            Some(status) => status
-                .set_interest(EventFlags::IN)
-                .map_err(|errno| exhausted("epoll", &errno.into()))?,
+            Some(status) => {
+                if let Err(errno) = status.set_interest(EventFlags::IN) {
+                    process.kill_tree(self.now);
+                    return Err(exhausted("epoll", &errno.into()));
+                }
+            }
             None => self.dirty.push(key),
         }
         self.processes.insert(key, process);
@@ -164,11 +168,13 @@ impl Agent {
     }
 
     /// Whether nothing can hold up a child on its way, so that it need not have a copy of our memory and we can wait: no
-    /// process is there that could stop it, and no file system that may not answer.
+    /// process is there that could stop it, and no file system that may not answer. Nor may memory run out before it is a
+    /// program: the kernel then kills whom the memory belongs to, which would be us.
     fn is_undisturbed(&mut self) -> bool {
         // Looking takes longer than a first command would gain, and often there is no second.
         let first = !std::mem::replace(&mut self.has_started, true);
-        if first || self.cgroups.is_none() || self.has_trees() || !is_init() {
+        if first || self.cgroups.is_none() || self.has_trees() || !is_init() || remains::are_there()
+        {
             return false;
         }
         *self.files_answer.get_or_insert_with(|| mounts::all_answer(&mut self.scratch))

@@ -114,6 +114,8 @@ pub(super) async fn begin(
     let attendant = inner.presence.token()?;
     let reservation = inner.attended.reserve(&process).expect("the id is new");
     let mut record = record(&process, &live, attendant, &request, findings);
+    // Before it can run into a limit.
+    let baseline = live.baseline().await;
     let turn = inner.turns.wait().await;
     match inner.store.add_process(&record, key.as_ref()).await {
         Ok(Claimed::New) => {}
@@ -131,8 +133,6 @@ pub(super) async fn begin(
 
     let begun = Instant::now();
     let patience = request.timeout.map_or(START_TIMEOUT, |t| (t + HOST_GRACE).min(START_TIMEOUT));
-    // Before it can run into a limit.
-    let baseline = live.baseline().await;
     let sent = async {
         let stream = connection.request(Body::Start(message(&process, &request)))?;
         point("exec.sent");

@@ -7,9 +7,9 @@ use std::pin::pin;
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
-/// A turn ends after this time, whatever is still to come: what hangs keeps nobody from starting.
+/// A turn ends after this time, even if the program does not run yet: what hangs keeps nobody from starting.
 const LONGEST: Duration = Duration::from_millis(10);
 
 /// Whoever has waited so long goes ahead without.
@@ -23,13 +23,14 @@ pub(crate) struct Turns(Semaphore);
 pub(super) struct Turn<'t> {
     /// `None`: it goes ahead without.
     _permit: Option<SemaphorePermit<'t>>,
+    since: Instant,
 }
 
 impl Turns {
     /// Waits for a turn.
     pub(super) async fn wait(&self) -> Turn<'_> {
         let permit = timeout(PATIENCE, self.0.acquire()).await;
-        Turn { _permit: permit.ok().and_then(Result::ok) }
+        Turn { _permit: permit.ok().and_then(Result::ok), since: Instant::now() }
     }
 }
 
@@ -37,7 +38,7 @@ impl Turn<'_> {
     /// Does the last of it. The turn is over with that, or before.
     pub(super) async fn end_with<T>(self, start: impl Future<Output = T>) -> T {
         let mut start = pin!(start);
-        match timeout(LONGEST, &mut start).await {
+        match timeout_at(self.since + LONGEST, &mut start).await {
             Ok(done) => done,
             Err(_) => {
                 drop(self);
@@ -60,7 +61,7 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use tokio::task::JoinSet;
-    use tokio::time::{Instant, sleep};
+    use tokio::time::sleep;
 
     use super::*;
 

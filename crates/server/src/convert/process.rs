@@ -37,7 +37,7 @@ pub(crate) fn process(info: &ProcessInfo) -> v1::Process {
         reason: exit.map(|exit| reason(exit.reason).into()),
         timed_out: exit.is_some_and(|exit| exit.timed_out),
         limits_hit: exit.map(limits_hit).unwrap_or_default(),
-        pid: info.pid,
+        pid: info.pid.filter(|pid| *pid > 0), // 0: it never came to light
         usage: exit.map(|exit| usage(exit.usage)),
         duration_ms: exit.map(duration_ms),
         tenant: info.tenant.to_string(),
