@@ -237,7 +237,13 @@ impl Installation {
     #[track_caller]
     pub fn try_create(&self, flags: &[&str]) -> Result<Sandbox<'_>, Refusal> {
         let mount = format!("{}:/probe:ro", self.probe_directory().display());
-        let mut arguments = vec!["create", "--json", "--mount", &mount];
+        self.try_create_plain(&[&["--mount", &mount], flags].concat())
+    }
+
+    /// The same without the probe: a place for that makes the root an overlay.
+    #[track_caller]
+    pub fn try_create_plain(&self, flags: &[&str]) -> Result<Sandbox<'_>, Refusal> {
+        let mut arguments = vec!["create", "--json"];
         if let Some(runtime) = self.mode.runtime() {
             arguments.extend(["--backend", "oci", "--runtime", runtime]);
         }
