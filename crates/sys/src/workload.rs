@@ -273,12 +273,12 @@ impl Launch<'_> {
     }
 
     /// The same without a copy of the caller's memory: the child uses it, and the caller waits, until the program runs
-    /// or has failed to. For callers that may be held up and handle no signals, where copies are dear: in gVisor's kernel
-    /// one takes as long as all the rest.
+    /// or has failed to. For callers that handle no signals and may be held up, or know that nothing can hold up the child. A
+    /// copy costs a tenth of a command, and in gVisor's kernel as much as all the rest.
     pub fn spawn_and_wait(&self) -> io::Result<Pid> {
         let arguments = self.clone_arguments(libc::CLONE_VFORK as u64);
-        // What this plan borrows outlives the guest, because the kernel lets go of the caller only when the guest has left.
         let dumpable = rustix::process::dumpable_behavior()?;
+        // What this plan borrows outlives the guest, because the kernel lets go of the caller only when the guest has left.
         let (pid, _left) = guest::spawn(arguments, *self, run)?;
         guest::see_off(dumpable);
         Ok(Pid::from_raw(pid).expect("positive"))

@@ -14,7 +14,9 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
-use belljar_testkit::{Installation, Mode, PROMPT, Turn, run_in, skip, wait_until};
+use belljar_testkit::{
+    Installation, Mode, PROMPT, Refusal, Sandbox, Turn, run_in, skip, wait_until,
+};
 
 const TEST: &str = "hung::a_hung_process_does_not_keep_its_sandbox";
 const START: &str = "hung::a_hung_start_holds_up_nobody_else";
@@ -54,14 +56,8 @@ fn the_hang_is_real() {
 fn body(belljar: &Installation) {
     let hung = Hung::mount(&belljar.make_directory("hung"));
     let mount = format!("{}:/hung:ro", hung.path.display());
-    let sandbox = match belljar.try_create(&["--mount", &mount]) {
-        Ok(sandbox) => sandbox,
-        Err(refusal) => {
-            // Kernels before 6.12 cannot map the ids of a FUSE mount.
-            refusal.expect_code("mount-source-unusable");
-            return skip(TEST, "this kernel cannot show a FUSE mount to a sandbox");
-        }
-    };
+    let created = belljar.try_create(&["--mount", &mount]);
+    let Some(sandbox) = or_skip(TEST, created) else { return };
     sandbox.exec(["true"]).expect_success();
 
     let command = sandbox.start_with(&["--timeout", "1"], ["cat", "/hung/stuck"]);
@@ -90,13 +86,8 @@ fn start(belljar: &Installation) {
     let hung = Hung::mount(&belljar.make_directory("hung"));
     // Nothing but the workspace is unusual about this sandbox.
     let workspace = format!("{}:ro", hung.path.display());
-    let sandbox = match belljar.try_create_plain(&["--workspace", &workspace]) {
-        Ok(sandbox) => sandbox,
-        Err(refusal) => {
-            refusal.expect_code("mount-source-unusable");
-            return skip(START, "this kernel cannot show a FUSE mount to a sandbox");
-        }
-    };
+    let created = belljar.try_create_plain(&["--workspace", &workspace]);
+    let Some(sandbox) = or_skip(START, created) else { return };
     for _ in 0..3 {
         sandbox.exec(["true"]).expect_success();
     }
@@ -110,6 +101,18 @@ fn start(belljar: &Installation) {
     sandbox.destroy().expect_success();
     drop(hung);
     belljar.run(["list"]).expect_success();
+}
+
+/// Kernels before 6.12 cannot map the ids of a FUSE mount.
+fn or_skip<'i>(test: &str, created: Result<Sandbox<'i>, Refusal>) -> Option<Sandbox<'i>> {
+    match created {
+        Ok(sandbox) => Some(sandbox),
+        Err(refusal) => {
+            refusal.expect_code("mount-source-unusable");
+            skip(test, "this kernel cannot show a FUSE mount to a sandbox");
+            None
+        }
+    }
 }
 
 /// A mounted file system with one file, `stuck`, that can be found and never be read.

@@ -9,10 +9,13 @@ mod common;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use belljar_testkit::{Installation, matrix};
-use common::{contents, expect_sealed, expect_sealed_for_all, probe, probe_as, text, words};
+use common::{
+    USERS, contents, expect_sealed, expect_sealed_for_all, has_one_user, probe, probe_as, report,
+    text, words,
+};
 
 /// Capabilities that reach beyond a sandbox, whatever namespace they are held in.
 const NEVER_HELD: &[(&str, u32)] = &[
@@ -51,6 +54,7 @@ matrix! {
     no_namespace_can_be_made,
     everywhere no_namespace_can_be_entered,
     everywhere the_agent_is_out_of_reach,
+    the_agent_is_out_of_reach_of_who_starts_in_its_memory,
     everywhere signals_do_not_reach_the_agent,
     helpers_of_the_agent_are_out_of_reach,
     everywhere large_kernel_interfaces_are_closed,
@@ -132,10 +136,41 @@ fn the_agent_is_out_of_reach(belljar: &Installation) {
     assert!(sandbox.agent_is(agent), "the agent was replaced");
 }
 
+/// As root a command that runs alone in a plain sandbox is the agent's guest until it is a program. The other tests' mount
+/// of the probe makes the root an overlay, where it is a copy.
+fn the_agent_is_out_of_reach_of_who_starts_in_its_memory(belljar: &Installation) {
+    let workspace = format!("{}:ro", belljar.probe_directory().display());
+    let created = belljar.try_create_plain(&["--workspace", &workspace]);
+    let sandbox = created.unwrap_or_else(|refusal| panic!("{}", refusal.finished));
+    let agent = sandbox.agent();
+    let file = |name: &str| format!("/proc/{}/{name}", agent.0);
+    // Whose its memory is tells whether others of its user may look into it.
+    let look = || {
+        let score = fs::read_to_string(file("oom_score_adj")).expect("the agent runs");
+        (score, fs::metadata(file("mem")).expect("the agent runs").uid())
+    };
+    let before = look();
+    let mounts = fs::read_to_string(file("mountinfo")).expect("the agent runs");
+    assert!(!mounts.contains(" - overlay "), "nothing would start in its memory:\n{mounts}");
+    for _ in 0..2 {
+        sandbox.exec(["true"]).expect_success();
+    }
+    let users = USERS.into_iter().filter(|user| *user == "user" || !has_one_user(&sandbox));
+    for user in users {
+        for name in ["agent", "descriptors", "privileges", "cgroups", "climb"] {
+            let program = ["/workspace/belljar-probe", name];
+            let finished = sandbox.exec_with(&["--user", user], program);
+            expect_sealed(&report(&finished), &format!("{name} as {user}"));
+        }
+    }
+    assert_eq!(look(), before, "the agent is not what it was");
+    assert!(sandbox.agent_is(agent), "the agent was replaced");
+}
+
 fn signals_do_not_reach_the_agent(belljar: &Installation) {
     let sandbox = belljar.create(&[]);
     let agent = sandbox.agent();
-    for user in common::USERS {
+    for user in USERS {
         let Some(report) = probe_as(&sandbox, user, "signal-agent", &[]) else { continue };
         // A call that "worked" is fine if it went nowhere: PID 1 of a namespace takes no signal from inside
         // unless it asked for it.

@@ -28,7 +28,7 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 /// A write-ahead log above this size is folded into the file by [`Store::maintain`].
 const CHECKPOINT_BYTES: u64 = 8 << 20;
 
-/// What is left of it then.
+/// What is left of it then: nearly all, since writing over it costs less than making it longer again.
 const KEPT_LOG_BYTES: i64 = 7 << 20;
 
 /// If nobody ever maintains (a crash loop), SQLite folds by itself at this many pages.
