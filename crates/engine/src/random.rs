@@ -1,26 +1,27 @@
 //! Unguessable ids.
 
-use belljar_policy::identity::NODE_ID_LENGTH;
+use belljar_policy::identity::{NODE_ID_LENGTH, random_text};
 use belljar_policy::{ProcessId, SandboxId};
 
 use crate::Result;
+use crate::time::now_ms;
 
 pub(crate) fn sandbox_id(node: &str) -> Result<SandboxId> {
     Ok(SandboxId::from_random(node, &entropy())?)
 }
 
 pub(crate) fn process_id() -> ProcessId {
-    ProcessId::from_random(&entropy())
+    ProcessId::new(now_ms().unsigned_abs(), &entropy())
 }
 
 /// A node id for a new state directory.
 pub(crate) fn node() -> String {
-    process_id().as_str()[1..=NODE_ID_LENGTH].to_owned()
+    token()[..NODE_ID_LENGTH].to_owned()
 }
 
 /// A word that nobody else has.
 pub(crate) fn token() -> String {
-    process_id().as_str()[1..].to_owned()
+    random_text(&entropy())
 }
 
 fn entropy() -> [u8; 16] {

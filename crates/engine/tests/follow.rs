@@ -147,7 +147,7 @@ async fn another_engine_follows_waits_and_acts_too() {
 #[tokio::test]
 async fn what_does_not_exist_is_not_found() {
     let setup = Setup::new().await;
-    let id = ProcessId::from_random(&[7; 16]);
+    let id = ProcessId::new(7, &[7; 16]);
     let code = setup.engine.follow(&id, Offsets::default()).await.unwrap_err().code();
     assert_eq!(code, Code::ProcessNotFound);
     assert_eq!(setup.engine.wait(&id, None).await.unwrap_err().code(), Code::ProcessNotFound);

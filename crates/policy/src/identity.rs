@@ -34,7 +34,7 @@ mod name;
 mod tenant;
 mod user;
 
-pub use id::{NODE_ID_LENGTH, ProcessId, SandboxId};
+pub use id::{NODE_ID_LENGTH, ProcessId, SandboxId, random_text};
 pub use name::SandboxName;
 pub use tenant::TenantId;
 pub use user::{AGENT_ID, NOBODY_ID, ROOT_ID, USER_ID, UserSpec};

@@ -16,15 +16,24 @@ const MAX_LENGTH: usize = 24;
 /// Twenty base32 characters are 100 bits: nobody guesses an id.
 const RANDOM_LENGTH: usize = 20;
 const PROCESS_PREFIX: char = 'p';
+/// Seven characters count 16 milliseconds each for 17 years before they begin anew.
+const TIME_LENGTH: usize = 7;
+const TIME_UNIT_MS: u64 = 16;
+/// Sixteen are 80 bits: still nobody guesses an id.
+const PROCESS_RANDOM_LENGTH: usize = 16;
 
 const _: () = assert!(NODE_ID_LENGTH + RANDOM_LENGTH <= MAX_LENGTH);
-const _: () = assert!(RANDOM_LENGTH * 5 >= 80 && RANDOM_LENGTH * 5 <= 128);
+const _: () = assert!(1 + TIME_LENGTH + PROCESS_RANDOM_LENGTH <= MAX_LENGTH);
+
+/// In the order of their bytes.
+const ALPHABET: &[u8; 32] = b"234567abcdefghijklmnopqrstuvwxyz";
 
 /// The id of a sandbox: lower-case letters and digits, the first [`NODE_ID_LENGTH`] of which name the node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SandboxId(String);
 
-/// The id of a process, unique across sandboxes.
+/// The id of a process, unique across sandboxes. Those of processes that started at about the same time are close to each
+/// other, so that their records are, too: recording one touches few pages.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ProcessId(String);
 
@@ -97,10 +106,12 @@ impl ProcessId {
         }
     }
 
-    /// A new id from random bytes that nobody else has.
+    /// A new id for a process that starts now, from random bytes that nobody else has.
     #[must_use]
-    pub fn from_random(entropy: &[u8; 16]) -> Self {
-        Self(format!("{PROCESS_PREFIX}{}", random_text(entropy)))
+    pub fn new(now_ms: u64, entropy: &[u8; 16]) -> Self {
+        let time = base32((now_ms / TIME_UNIT_MS).into(), TIME_LENGTH);
+        let random = base32(u128::from_be_bytes(*entropy), PROCESS_RANDOM_LENGTH);
+        Self(format!("{PROCESS_PREFIX}{time}{random}"))
     }
 
     #[must_use]
@@ -127,16 +138,16 @@ fn is_id_byte(byte: u8) -> bool {
     byte.is_ascii_lowercase() || byte.is_ascii_digit()
 }
 
-/// Base32 of the first [`RANDOM_LENGTH`] groups of five bits.
-fn random_text(entropy: &[u8; 16]) -> String {
-    const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
-    let mut bits = u128::from_be_bytes(*entropy);
-    let mut text = String::with_capacity(RANDOM_LENGTH);
-    for _ in 0..RANDOM_LENGTH {
-        text.push(char::from(ALPHABET[(bits & 31) as usize]));
-        bits >>= 5;
-    }
-    text
+/// A word from random bytes that nobody else has.
+#[must_use]
+pub fn random_text(entropy: &[u8; 16]) -> String {
+    base32(u128::from_be_bytes(*entropy), RANDOM_LENGTH)
+}
+
+/// The last `length` groups of five bits, the most significant first.
+fn base32(bits: u128, length: usize) -> String {
+    let group = |number: usize| ALPHABET[(bits >> (5 * number) & 31) as usize];
+    (0..length).rev().map(|number| char::from(group(number))).collect()
 }
 
 #[cfg(test)]
@@ -167,7 +178,7 @@ mod tests {
         assert!(ProcessId::parse("pabcdefg").is_ok());
         assert!(ProcessId::parse("qabcdefg").is_err());
         assert!(ProcessId::parse("p").is_err());
-        assert_eq!(ProcessId::from_random(&[0; 16]).as_str(), "paaaaaaaaaaaaaaaaaaaa");
+        assert_eq!(ProcessId::new(0, &[0; 16]).as_str(), "p22222222222222222222222");
     }
 
     #[test]
@@ -179,12 +190,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn random_ids_are_ids(node in "[a-z0-9]{4}", entropy: [u8; 16]) {
+        fn random_ids_are_ids(node in "[a-z0-9]{4}", now_ms: u64, entropy: [u8; 16]) {
             let id = SandboxId::from_random(&node, &entropy).unwrap();
             prop_assert_eq!(id.node(), node.as_str());
             prop_assert_eq!(id.as_str().len(), 24);
             prop_assert_eq!(SandboxId::parse(id.as_str()).unwrap(), id);
-            let process = ProcessId::from_random(&entropy);
+            let process = ProcessId::new(now_ms, &entropy);
             prop_assert_eq!(ProcessId::parse(process.as_str()).unwrap(), process);
         }
 
@@ -195,17 +206,30 @@ mod tests {
         }
     }
 
+    /// How many bits of what is random make another id.
+    fn bits_that_count<T: PartialEq>(id: impl Fn(&[u8; 16]) -> T) -> usize {
+        let differs = |bit: &usize| {
+            let mut entropy = [0; 16];
+            entropy[bit / 8] |= 1 << (bit % 8);
+            id(&entropy) != id(&[0; 16])
+        };
+        (0..128).filter(differs).count()
+    }
+
     #[test]
-    fn every_random_bit_of_the_first_hundred_counts() {
-        let reference = SandboxId::from_random("node", &[0; 16]).unwrap();
-        let distinct = (0..128)
-            .filter(|bit| {
-                let mut entropy = [0; 16];
-                entropy[bit / 8] |= 1 << (bit % 8);
-                SandboxId::from_random("node", &entropy).unwrap() != reference
-            })
-            .count();
-        assert_eq!(distinct, 100);
+    fn nobody_guesses_an_id() {
+        let sandbox = |entropy: &_| SandboxId::from_random("node", entropy).unwrap();
+        assert_eq!(bits_that_count(sandbox), 100);
+        assert_eq!(bits_that_count(|entropy| ProcessId::new(1, entropy)), 80);
+    }
+
+    #[test]
+    fn process_ids_go_by_time() {
+        let start = 1_794_846_245_309;
+        let ids: Vec<_> = [1, 20, 400, 100_000, 1 << 38]
+            .map(|later| ProcessId::new(start + later, &[255 - later.to_le_bytes()[0]; 16]))
+            .into();
+        assert!(ids.is_sorted(), "{ids:?}");
     }
 
     #[test]
