@@ -33,6 +33,9 @@ use crate::tools::Tools;
 use crate::tree::cgroup::Cgroups;
 use crate::tunnel::Tunnel;
 
+/// Both ends of a pipe.
+pub(crate) type Pipe = (OwnedFd, OwnedFd);
+
 #[derive(Debug)]
 pub(crate) struct Agent {
     pub(crate) poller: Poller,
@@ -70,6 +73,8 @@ pub(crate) struct Agent {
     pub(crate) has_started: bool,
     /// Whether no file system in sight can keep who looks at it waiting for ever, once that was looked at.
     pub(crate) files_answer: Option<bool>,
+    /// For children that are waited for, one after the other.
+    pub(crate) status_pipe: Option<Pipe>,
     /// Processes that may have something to deliver, or to be forgotten.
     pub(crate) dirty: Vec<u32>,
     /// A supervisor was killed; its orphans are being killed.
@@ -140,6 +145,7 @@ impl Agent {
             pipes_are_owned: false,
             has_started: false,
             files_answer: None,
+            status_pipe: None,
             dirty: Vec::new(),
             sweeping: false,
             started: now,

@@ -19,7 +19,7 @@ use rustix::termios::Winsize;
 
 use super::plan::Plan;
 use super::{Channel, Feed, Listener, Process};
-use crate::agent::{Agent, Child};
+use crate::agent::{Agent, Child, Pipe};
 use crate::connection::Use;
 use crate::failure::{Problem, Result, invalid};
 use crate::mounts;
@@ -57,8 +57,16 @@ struct Launched {
     /// `None`: its supervisor will say.
     pid: Option<rustix::process::Pid>,
     tree: Tree,
-    /// The reading end of the pipe on which the child says why it could not become the program.
-    status: OwnedFd,
+    said: Said,
+}
+
+/// Why the child could not become the program, if it could not.
+#[derive(Debug)]
+enum Said {
+    /// Comes by this pipe.
+    Later(OwnedFd),
+    /// It was waited for.
+    Already(Option<Failed>),
 }
 
 impl Agent {
@@ -82,13 +90,16 @@ impl Agent {
         }
         let working_directory = plan.planned.working_directory.as_bytes().to_vec();
         let launched = self.launch(key, plan.planned, &ends)?;
-        let status = self.poller.own(launched.status, Token::Status(key));
+        let (status, failed) = match launched.said {
+            Said::Later(status) => (Some(self.poller.own(status, Token::Status(key))), None),
+            Said::Already(failed) => (None, failed),
+        };
         let mut process = Process {
             name: start.process.clone(),
             program: plan.name,
             working_directory,
             pid: launched.pid,
-            status: Some(status),
+            status,
             not_started: None,
             channels: pipes.channels,
             input: pipes.input,
@@ -109,8 +120,7 @@ impl Agent {
             ended: None,
             forgotten: false,
         };
-        // Of one that was waited for, mostly all is known.
-        process.read_status();
+        process.not_started = failed.map(|failed| process.explain(failed));
         match &mut process.status {
             Some(status) => {
                 if let Err(errno) = status.set_interest(EventFlags::IN) {
@@ -194,10 +204,14 @@ impl Agent {
             let (pid, status, beside) = spawned.map_err(|error| clone_failed(&error))?;
             self.children.insert(pid.as_raw_nonzero().get(), Child::Main(key));
             let tree = Tree::Direct(Direct::new(beside));
-            return Ok(Launched { pid: Some(pid), tree, status });
+            return Ok(Launched { pid: Some(pid), tree, said: Said::Later(status) });
         }
-        let pipe = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK);
-        let (status, status_end) = pipe.map_err(|errno| exhausted("pipe", &errno.into()))?;
+        let kept = if undisturbed { self.status_pipe.take() } else { None };
+        let (status, status_end) = match kept {
+            Some(pipe) => pipe,
+            None => pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)
+                .map_err(|errno| exhausted("pipe", &errno.into()))?,
+        };
         let mut launch = Launch {
             planned: &planned,
             streams,
@@ -218,7 +232,15 @@ impl Agent {
                 match spawned {
                     Ok(pid) => {
                         self.children.insert(pid.as_raw_nonzero().get(), Child::Main(key));
-                        Ok(Launched { pid: Some(pid), tree: Tree::Cgroup(cgroup), status })
+                        let said = if undisturbed {
+                            // Nobody has the other end any more, so what the next one says is the next one's.
+                            let failed = read_failed(&status).ok().flatten();
+                            self.status_pipe = Some((status, status_end));
+                            Said::Already(failed)
+                        } else {
+                            Said::Later(status)
+                        };
+                        Ok(Launched { pid: Some(pid), tree: Tree::Cgroup(cgroup), said })
                     }
                     Err(error) => {
                         cgroups.give_back(cgroup);
@@ -255,7 +277,7 @@ impl Agent {
                     .map_err(|errno| exhausted("epoll", &errno.into()))?;
                 self.children.insert(pid.as_raw_nonzero().get(), Child::Supervisor(key));
                 let tree = Tree::Supervised(Supervisor::new(pid, socket));
-                Ok(Launched { pid: None, tree, status })
+                Ok(Launched { pid: None, tree, said: Said::Later(status) })
             }
         }
     }
@@ -334,14 +356,9 @@ impl Process {
     /// Takes what the child wrote before it became the program, if it has written or closed the pipe.
     pub(super) fn read_status(&mut self) {
         let Some(status) = &self.status else { return };
-        let mut bytes = [0; STATUS_SIZE];
-        match rustix::io::read(status, &mut bytes) {
+        match read_failed(status) {
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return,
-            Ok(STATUS_SIZE) => {
-                if let Some(failed) = Failed::from_bytes(&bytes) {
-                    self.not_started = Some(self.explain(failed));
-                }
-            }
+            Ok(Some(failed)) => self.not_started = Some(self.explain(failed)),
             _ => {}
         }
         self.status = None;
@@ -382,8 +399,12 @@ impl Listener {
     }
 }
 
-/// Both ends of a pipe.
-type Pipe = (OwnedFd, OwnedFd);
+/// What a child has written to its status pipe.
+fn read_failed(status: impl AsFd) -> rustix::io::Result<Option<Failed>> {
+    let mut bytes = [0; STATUS_SIZE];
+    let count = rustix::io::read(status, &mut bytes)?;
+    Ok(Failed::from_bytes(&bytes[..count]))
+}
 
 /// Pipes that programs may open again by way of `/dev/stdout`, whoever they run as.
 fn open_pipe_ends(user: u32, count: usize, owned: &mut bool) -> io::Result<Vec<Pipe>> {

@@ -115,7 +115,9 @@ pub(super) fn become_user(
     let mut header = uapi::CapabilityHeader::default();
     let mut current = [uapi::CapabilityData::default(); 2];
     let header = &raw mut header as usize;
-    step(Stage::Capabilities, libc::SYS_capget, [header, &raw mut current as usize, 0, 0, 0])?;
+    if capabilities != 0 {
+        step(Stage::Capabilities, libc::SYS_capget, [header, &raw mut current as usize, 0, 0, 0])?;
+    }
     let permitted = u64::from(current[0].permitted) | u64::from(current[1].permitted) << 32;
     let kept = uapi::CapabilityData::split(permitted & capabilities);
     step(Stage::Capabilities, libc::SYS_capset, [header, &raw const kept as usize, 0, 0, 0])
