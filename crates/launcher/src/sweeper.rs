@@ -5,15 +5,21 @@
 //! sweeper, and answers. Files that were moved out of sight are removed here too.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
 
 use belljar_sys::message;
 use belljar_sys::process::{self, Forked};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::failure::{Result, Stage};
 use crate::place::Place;
 
 /// The same for everything: a message with a descriptor is about that, one without about the trash.
 const MESSAGE: &[u8] = b"s";
+
+/// What has arrived waits this long: whoever has just ended a sandbox often wants the next one, and taking the old one apart
+/// would slow down making it.
+const PAUSE: Duration = Duration::from_millis(20);
 
 pub(crate) struct Sweeper {
     socket: OwnedFd,
@@ -28,14 +34,8 @@ impl Sweeper {
             Forked::Child => {
                 drop(ours);
                 let _ = rustix::process::setpriority_process(None, crate::helper::BACKGROUND);
-                let mut buffer = [0; 8];
                 while place.empty_trash_once() {}
-                // What arrives is dropped right there, and with it goes what it held.
-                while let Ok((1.., held)) = message::receive(&theirs, &mut buffer) {
-                    if held.is_empty() {
-                        while place.empty_trash_once() {}
-                    }
-                }
+                sweep(&theirs, place);
                 std::process::exit(0);
             }
         }
@@ -58,4 +58,31 @@ impl Sweeper {
         drop(self.socket);
         process::wait(self.pidfd.as_fd());
     }
+}
+
+/// Takes apart what arrives until nothing can come any more.
+fn sweep(socket: &OwnedFd, place: &Place) {
+    let mut buffer = [0; 8];
+    let mut next = || match message::receive(socket, &mut buffer) {
+        Ok((1.., held)) => Some(held),
+        _ => None,
+    };
+    while let Some(first) = next() {
+        wait(socket, PollFlags::RDHUP, PAUSE);
+        let mut held = Some(first);
+        while let Some(one) = held {
+            if one.is_empty() {
+                while place.empty_trash_once() {}
+            }
+            // With it goes what it held.
+            drop(one);
+            held = if wait(socket, PollFlags::IN, Duration::ZERO) { next() } else { None };
+        }
+    }
+}
+
+/// Whether it has come to that within the time.
+fn wait(socket: &OwnedFd, what: PollFlags, patience: Duration) -> bool {
+    let patience = Timespec { tv_sec: 0, tv_nsec: patience.subsec_nanos().into() };
+    poll(&mut [PollFd::new(socket, what)], Some(&patience)).is_ok_and(|ready| ready > 0)
 }
