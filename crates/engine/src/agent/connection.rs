@@ -168,8 +168,19 @@ impl Connection {
 
     /// Says something whose answer nobody needs.
     pub(crate) fn tell(&self, body: Body) -> Result<(), AgentError> {
+        self.post(self.aside(body))
+    }
+
+    /// The same, of something that has time until more is said.
+    pub(crate) fn tell_later(&self, body: Body) -> Result<(), AgentError> {
+        let sent = self.shared.outgoing.post_later(&self.shared.socket, &self.aside(body));
+        sent.map_err(not_sent)
+    }
+
+    /// A frame on a stream of its own, on which nobody listens.
+    fn aside(&self, body: Body) -> Frame {
         let number = self.shared.next_stream.fetch_add(1, Ordering::Relaxed);
-        self.post(Frame { stream: number, body: Some(body) })
+        Frame { stream: number, body: Some(body) }
     }
 
     pub(crate) fn is_open(&self) -> bool {
@@ -232,11 +243,7 @@ impl Drop for Connection {
 
 impl Shared {
     fn post(&self, frames: &[Frame]) -> Result<(), AgentError> {
-        self.outgoing.post(&self.socket, frames).map_err(|error| match error.kind() {
-            std::io::ErrorKind::InvalidInput => AgentError::TooLarge,
-            std::io::ErrorKind::TimedOut => AgentError::breach("it does not read"),
-            _ => AgentError::Gone,
-        })
+        self.outgoing.post(&self.socket, frames).map_err(not_sent)
     }
 
     /// The reader task: ends with the reason for the connection's end.
@@ -363,6 +370,15 @@ impl Shared {
 
     fn streams(&self) -> MutexGuard<'_, Streams> {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[allow(clippy::needless_pass_by_value)] // as `map_err` gives it
+fn not_sent(error: std::io::Error) -> AgentError {
+    match error.kind() {
+        std::io::ErrorKind::InvalidInput => AgentError::TooLarge,
+        std::io::ErrorKind::TimedOut => AgentError::breach("it does not read"),
+        _ => AgentError::Gone,
     }
 }
 

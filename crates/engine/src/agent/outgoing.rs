@@ -17,39 +17,60 @@ const HIGH: usize = 512 << 10;
 /// An agent that lets this much pile up has stopped reading.
 const MAX_BYTES: usize = 8 << 20;
 
+/// What has time waits for company up to this much.
+const MAX_WAITING: usize = 4 << 10;
+
 #[derive(Debug, Default)]
 pub(super) struct Outgoing {
-    buffer: Mutex<Vec<u8>>,
+    buffer: Mutex<Buffer>,
     filled: Notify,
     drained: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Buffer {
+    /// What the socket did not take.
+    bytes: Vec<u8>,
+    /// Goes ahead of what is posted next.
+    waiting: Vec<u8>,
 }
 
 impl Outgoing {
     /// Sends frames, together, or buffers what the socket does not take. Never waits.
     pub(super) fn post(&self, socket: &UnixStream, frames: &[Frame]) -> io::Result<()> {
-        let mut buffer = self.lock();
-        if buffer.len() > MAX_BYTES {
+        let Buffer { bytes, waiting } = &mut *self.lock();
+        if bytes.len() > MAX_BYTES {
             return Err(io::Error::new(io::ErrorKind::TimedOut, "the agent does not read"));
         }
-        let was_empty = buffer.is_empty();
+        let was_empty = bytes.is_empty();
+        bytes.append(waiting);
         for frame in frames {
-            belljar_protocol::encode(frame, &mut buffer)
-                .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+            encode(frame, bytes)?;
         }
         if was_empty {
-            flush(socket, &mut buffer)?;
+            flush(socket, bytes)?;
         }
-        if !buffer.is_empty() {
+        if !bytes.is_empty() {
             self.filled.notify_one();
         }
         Ok(())
+    }
+
+    /// Sends a frame together with what is posted next: it would wake the agent for something that has time.
+    pub(super) fn post_later(&self, socket: &UnixStream, frame: &Frame) -> io::Result<()> {
+        let full = {
+            let waiting = &mut self.lock().waiting;
+            encode(frame, waiting)?;
+            waiting.len() > MAX_WAITING
+        };
+        if full { self.post(socket, &[]) } else { Ok(()) }
     }
 
     /// Waits until there is room for more bulk data.
     pub(super) async fn room(&self) {
         loop {
             let drained = self.drained.notified();
-            if self.lock().len() <= HIGH {
+            if self.lock().bytes.len() <= HIGH {
                 return;
             }
             drained.await;
@@ -64,14 +85,14 @@ impl Outgoing {
                 if let Err(error) = socket.writable().await {
                     return error;
                 }
-                let mut buffer = self.lock();
-                if let Err(error) = flush(socket, &mut buffer) {
+                let bytes = &mut self.lock().bytes;
+                if let Err(error) = flush(socket, bytes) {
                     return error;
                 }
-                if buffer.len() <= HIGH {
+                if bytes.len() <= HIGH {
                     self.drained.notify_waiters();
                 }
-                if buffer.is_empty() {
+                if bytes.is_empty() {
                     break;
                 }
             }
@@ -80,13 +101,19 @@ impl Outgoing {
 
     /// Lets everybody who waits for room go; used when the connection has ended.
     pub(super) fn release(&self) {
-        self.lock().clear();
+        *self.lock() = Buffer::default();
         self.drained.notify_waiters();
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<u8>> {
+    fn lock(&self) -> MutexGuard<'_, Buffer> {
         self.buffer.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Adds a frame, whole or not at all.
+fn encode(frame: &Frame, bytes: &mut Vec<u8>) -> io::Result<()> {
+    belljar_protocol::encode(frame, bytes)
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))
 }
 
 /// Writes as much as the socket takes now.
@@ -105,4 +132,54 @@ fn flush(socket: &UnixStream, buffer: &mut Vec<u8>) -> io::Result<()> {
     };
     buffer.drain(..written);
     result
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use belljar_protocol::Decoder;
+    use belljar_protocol::v1::{Forget, Ping, frame::Body};
+
+    use super::*;
+
+    fn frame(stream: u64, body: Body) -> Frame {
+        Frame { stream, body: Some(body) }
+    }
+
+    fn forget(stream: u64) -> Frame {
+        frame(stream, Body::Forget(Forget { process: "p".repeat(24) }))
+    }
+
+    /// The streams of the frames that have arrived.
+    fn arrived(socket: &mut std::os::unix::net::UnixStream) -> Vec<u64> {
+        let (mut decoder, mut buffer) = (Decoder::new(), vec![0; 64 << 10]);
+        let Ok(count) = socket.read(&mut buffer) else { return Vec::new() };
+        decoder.push(&buffer[..count]);
+        std::iter::from_fn(|| decoder.next().unwrap()).map(|frame| frame.stream).collect()
+    }
+
+    #[tokio::test]
+    async fn what_has_time_goes_with_the_next() {
+        let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        theirs.set_nonblocking(true).unwrap();
+        let socket = UnixStream::from_std(ours).unwrap();
+        socket.writable().await.unwrap();
+        let outgoing = Outgoing::default();
+        outgoing.post_later(&socket, &forget(1)).unwrap();
+        outgoing.post_later(&socket, &forget(2)).unwrap();
+        assert!(arrived(&mut theirs).is_empty());
+        outgoing.post(&socket, &[frame(3, Body::Ping(Ping {}))]).unwrap();
+        assert_eq!(arrived(&mut theirs), [1, 2, 3]);
+        outgoing.post(&socket, &[frame(4, Body::Ping(Ping {}))]).unwrap();
+        assert_eq!(arrived(&mut theirs), [4], "once");
+
+        // Where nothing else is said for long, much of it goes by itself.
+        for stream in 0..1000 {
+            outgoing.post_later(&socket, &forget(stream)).unwrap();
+        }
+        let gone = arrived(&mut theirs).len();
+        assert!((1000 - MAX_WAITING / 24..1000).contains(&gone), "{gone}");
+    }
 }

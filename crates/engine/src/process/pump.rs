@@ -377,7 +377,7 @@ impl Pump {
         self.stream.finish(&AgentError::Gone);
         self.control.input_goes_on(0);
         if recorded {
-            let _ = self.stream.connection().tell(Body::Forget(v1::Forget { process }));
+            let _ = self.stream.connection().tell_later(Body::Forget(v1::Forget { process }));
         }
         if let Some(events) = self.events.take() {
             let _ = events.send(ProcessEvent::Exited(exit)).await;
