@@ -17,6 +17,10 @@ const QUEUE: usize = 4096;
 /// Written at once.
 const BATCH: usize = 256;
 
+/// The shortest time from one batch to the next: where entries come faster, being woken for each would take longer than
+/// writing it.
+const GATHER: Duration = Duration::from_millis(5);
+
 /// What was written survives a loss of power after this time.
 const DURABLE_AFTER: Duration = Duration::from_secs(1);
 
@@ -61,6 +65,7 @@ impl Writer {
             appender: Appender::new(self.place.clone()),
             written: self.written.clone(),
             lost: 0,
+            appended: None,
             synced: Instant::now(),
         };
         let thread = std::thread::Builder::new().name("audit".to_owned());
@@ -79,12 +84,16 @@ struct State {
     written: watch::Sender<u64>,
     /// Entries that could not be written.
     lost: u64,
+    appended: Option<Instant>,
     synced: Instant,
 }
 
 impl State {
     fn run(mut self, queue: &Receiver<Message>) {
         while let Some(first) = self.next(queue) {
+            if let (Message::Entry(_), Some(appended)) = (&first, self.appended) {
+                std::thread::sleep(GATHER.saturating_sub(appended.elapsed()));
+            }
             let (mut batch, mut flush) = (Vec::new(), None);
             let mut next = Some(first);
             while let Some(message) = next {
@@ -125,6 +134,7 @@ impl State {
         if batch.is_empty() {
             return;
         }
+        self.appended = Some(Instant::now());
         let entries = batch.len() as u64;
         if self.lost > 0 {
             batch.insert(0, lost(self.lost));
