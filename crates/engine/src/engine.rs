@@ -26,7 +26,9 @@ use crate::query::Place;
 use crate::reserve::Reserve;
 use crate::secrets::{SecretSources, Vault};
 use crate::state_dir::StateDirectory;
-use crate::store::{End, Listing, ProcessRecord, SandboxRecord, SqliteStore, State, Store};
+use crate::store::{
+    End, Listing, ProcessRecord, SandboxRecord, SqliteStore, State, Store, check_usable,
+};
 use crate::{
     ApprovalAnswer, Artifact, Asker, AuditLog, BackendChoice, Counts, CreateRequest, Decider,
     EngineOptions, Error, Events, ExecRequest, Explanation, Follower, Judged, LayerChange,
@@ -43,8 +45,8 @@ use crate::{
 /// Removing a sandbox takes milliseconds, unless something in it cannot be killed; the next command then goes on.
 const CLOSING: Duration = Duration::from_secs(10);
 
-/// A few hundred ends make a megabyte or so of write-ahead log.
-const MAINTAIN_EVERY: u32 = 128;
+/// This many ends make about a megabyte of write-ahead log.
+const MAINTAIN_EVERY: u32 = 64;
 
 /// A door to everything below one state directory that its scope lets see. Cheap to clone; all clones are the same
 /// engine.
@@ -644,11 +646,7 @@ impl Inner {
     pub(crate) async fn live(&self, id: &SandboxId) -> Result<Arc<Live>> {
         if let Some(live) = self.known_live(id) {
             // Another program may have paused or ended it.
-            return match self.store.state_of(id).await? {
-                Some(State::Creating | State::Ready) => Ok(live),
-                Some(State::Paused) => Err(Error::sandbox_not_ready(id.as_str(), State::Paused)),
-                _ => Err(Error::sandbox_gone(id.as_str())),
-            };
+            return check_usable(id, self.store.state_of(id).await?).map(|()| live);
         }
         let record = self.store.sandbox(id).await?;
         let record = record.ok_or_else(|| Error::sandbox_not_found(id.as_str()))?;
@@ -717,6 +715,8 @@ impl Inner {
         if self.ends.fetch_add(1, Ordering::Relaxed) % MAINTAIN_EVERY == MAINTAIN_EVERY - 1 {
             let inner = Arc::clone(self);
             self.background.spawn(async move {
+                // A little now and then, or folding would have much to do at once.
+                inner.store.write_log().await;
                 if let Err(error) = inner.store.maintain().await {
                     tracing::debug!(%error, "the store was not tidied");
                 }

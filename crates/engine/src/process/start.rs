@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::place::Place;
 use super::pump::{HOST_GRACE, Pump};
 use super::{EVENTS, Process, ProcessControl, ProcessEvent};
-use crate::agent::{AgentError, Stream, environment_of, user_message};
+use crate::agent::{AgentError, Connection, Stream, environment_of, user_message};
 use crate::engine::Inner;
 use crate::fault::point;
 use crate::live::Live;
@@ -102,8 +102,7 @@ pub(super) async fn begin(
     {
         return Ok(Outcome::Known(ProcessId::parse(&known)?));
     }
-    let live = inner.live(id).await?;
-    let connection = live.connection(inner).await?;
+    let (live, connection) = reach(inner, id).await?;
     let (environment, stripped_environment) = std::mem::take(&mut request.environment).strip();
     request.environment = environment;
     let process = random::process_id();
@@ -179,6 +178,18 @@ pub(super) async fn begin(
     tokio::spawn(pump.run());
     (record.status, record.pid) = (ProcessStatus::Running, Some(pid));
     Ok(Outcome::Begun(Box::new(Begun { record, control, stripped_environment })))
+}
+
+/// The sandbox and its agent. Of one that is connected it is seen with the record of the process whether it can be used.
+async fn reach(inner: &Arc<Inner>, id: &SandboxId) -> Result<(Arc<Live>, Arc<Connection>)> {
+    if let Some(live) = inner.known_live(id)
+        && let Some(connection) = live.known_connection().await
+    {
+        return Ok((live, connection));
+    }
+    let live = inner.live(id).await?;
+    let connection = live.connection(inner).await?;
+    Ok((live, connection))
 }
 
 /// Looks for a process on a new connection after the one it was sent on broke.

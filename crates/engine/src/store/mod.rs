@@ -37,7 +37,7 @@ pub(crate) use record::{
     Details, EnforcementRecord, ExitRecord, Owner, PolicyRecord, ProcessDetails, ProcessRecord,
     ProcessStatus, SandboxRecord, State, WorkspaceRecord,
 };
-pub(crate) use sandboxes::SandboxStore;
+pub(crate) use sandboxes::{SandboxStore, check_usable};
 pub(crate) use secrets::SecretStore;
 pub(crate) use sqlite::SqliteStore;
 pub(crate) use tenants::TenantStore;
@@ -121,6 +121,9 @@ pub(crate) trait Store:
 
     /// True at most once per `interval_ms` over all processes that share the store.
     async fn claim_turn(&self, job: &str, interval_ms: i64) -> Result<bool>;
+
+    /// Writes to the disk what has been committed so far.
+    async fn write_log(&self);
 
     /// Does what keeps the store small and fast; called when nobody waits.
     async fn maintain(&self) -> Result<()>;

@@ -7,7 +7,7 @@ use super::events::{tell_end, tell_start};
 use super::listing::{Conditions, Listing, text};
 use super::record::{ExitRecord, ProcessRecord, ProcessStatus};
 use super::rows::{parsed, process_columns, process_from};
-use super::sandboxes::touch;
+use super::sandboxes::occupy;
 use super::sqlite::{Fault, failed, to_integer, to_json};
 use super::{Claimed, KeyClaim, SqliteStore, idempotency, tenants};
 use crate::Result;
@@ -16,7 +16,8 @@ use crate::time::now_ms;
 
 #[async_trait::async_trait]
 pub(crate) trait ProcessStore: Send + Sync {
-    /// Adds a process that is about to be started, and moves the sandbox's idle clock, unless the key is known.
+    /// Adds a process that is about to be started, and moves the sandbox's idle clock, unless the key is known. Refused where
+    /// the sandbox is paused or gone.
     async fn add_process(&self, record: &ProcessRecord, key: Option<&KeyClaim>) -> Result<Claimed>;
 
     /// Makes another engine the attendant of a process that runs; false if somebody was faster.
@@ -56,6 +57,7 @@ impl ProcessStore for SqliteStore {
             if claimed != Claimed::New {
                 return Ok(claimed);
             }
+            occupy(change, &record.sandbox)?;
             change
                 .prepare_cached(
                     "INSERT INTO processes (id, sandbox, status, attendant, command, pid, timeout_ms, started_at,
@@ -77,7 +79,6 @@ impl ProcessStore for SqliteStore {
                     details,
                 ])?;
             tenants::check_process(change, &record.tenant)?;
-            touch(change, &record.sandbox)?;
             Ok::<_, Fault>(claimed)
         });
         Ok(added?)

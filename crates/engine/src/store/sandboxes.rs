@@ -484,6 +484,25 @@ pub(super) fn touch(change: &Change<'_>, id: &SandboxId) -> rusqlite::Result<()>
         .map(drop)
 }
 
+/// Notes that a sandbox is in use, if it can be.
+pub(super) fn occupy(change: &Change<'_>, id: &SandboxId) -> Result<(), Fault> {
+    let found = change
+        .prepare_cached("SELECT state FROM sandboxes WHERE id = ?1")?
+        .query_row([id.as_str()], |row| state(row, 0))
+        .optional()?;
+    check_usable(id, found).map_err(Fault::Refused)?;
+    Ok(touch(change, id)?)
+}
+
+/// Whether commands may run in a sandbox of that state.
+pub(crate) fn check_usable(id: &SandboxId, state: Option<State>) -> Result<()> {
+    match state {
+        Some(State::Creating | State::Ready) => Ok(()),
+        Some(State::Paused) => Err(Error::sandbox_not_ready(id.as_str(), State::Paused)),
+        _ => Err(Error::sandbox_gone(id.as_str())),
+    }
+}
+
 /// Moves a sandbox to a state in which nobody is at work on it.
 fn rest_in(change: &Change<'_>, id: &SandboxId, state: State) -> rusqlite::Result<()> {
     change

@@ -2,19 +2,22 @@
 //!
 //! Write-ahead log, no fsync per transaction: what was committed survives the death of any process, and a power cut
 //! loses at most the latest transactions, never consistency. Calls are made directly on the caller's thread: each takes
-//! tens of microseconds, less than handing it to another thread would.
+//! tens of microseconds, less than handing it to another thread would. Only the log is folded into the file elsewhere.
 
 use std::cell::Cell;
+use std::fs::File;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use belljar_codes::Code;
 use belljar_policy::ProcessId;
 use rusqlite::config::DbConfig;
+use rusqlite::hooks::Wal;
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
 use super::rows::parsed;
 use super::{Store, events, idempotency, keys, policies, schema};
@@ -25,17 +28,25 @@ use crate::{Error, Result, random};
 /// or the machine is stuck.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A write-ahead log above this size is folded into the file by [`Store::maintain`].
-const CHECKPOINT_BYTES: u64 = 8 << 20;
+/// A write-ahead log of more pages than this is folded into the file by [`Store::maintain`].
+const FOLD_PAGES: u32 = 4096;
 
-/// What is left of it then: nearly all, since writing over it costs less than making it longer again.
-const KEPT_LOG_BYTES: i64 = 7 << 20;
+/// If nobody ever maintains (a crash loop), or folding does not keep up, a commit folds by itself at this many pages.
+const FOLD_AT_ONCE_PAGES: u32 = 4 * FOLD_PAGES;
 
-/// If nobody ever maintains (a crash loop), SQLite folds by itself at this many pages.
-const AUTOMATIC_CHECKPOINT_PAGES: u32 = 8192;
+/// What a page takes up in the log: itself and a header.
+const LOGGED_PAGE_BYTES: u32 = 4096 + 24;
+
+/// What is left of the log when it begins anew: writing over it costs less than making it longer again.
+const KEPT_LOG_BYTES: u32 = FOLD_PAGES * LOGGED_PAGE_BYTES;
+
+/// How nice a thread is for which nobody waits.
+const BACKGROUND: i32 = 10;
 
 pub(crate) struct SqliteStore {
-    connection: Mutex<Connection>,
+    connection: Arc<Mutex<Connection>>,
+    /// Pages in the write-ahead log.
+    logged: Arc<AtomicU32>,
     path: PathBuf,
     node: String,
     /// Counts transactions that told of something.
@@ -48,8 +59,21 @@ impl SqliteStore {
             .map_err(|source| failed_to(&format!("open `{}`", path.display()), source))?;
         schema::migrate(&mut connection)?;
         let node = node(&mut connection).map_err(failed)?;
+        let logged = Arc::new(AtomicU32::new(logged_before(path)));
+        let seen = Arc::clone(&logged);
+        let hook = move |log: &mut Wal, pages: i32| {
+            let pages = u32::try_from(pages).unwrap_or(0);
+            seen.store(pages, Ordering::Relaxed);
+            if pages >= FOLD_AT_ONCE_PAGES {
+                // What could not be folded now is tried again with the next commit, which has nothing to do with it.
+                let _ = log.checkpoint();
+            }
+            Ok(())
+        };
+        connection.wal_hook(Some(hook)).map_err(failed)?;
         let (told, _) = watch::channel(0);
-        Ok(Self { connection: Mutex::new(connection), path: path.to_owned(), node, told })
+        let connection = Arc::new(Mutex::new(connection));
+        Ok(Self { connection, logged, path: path.to_owned(), node, told })
     }
 
     fn connect(path: &Path) -> rusqlite::Result<Connection> {
@@ -60,8 +84,6 @@ impl SqliteStore {
             connection.pragma_update(None, "journal_mode", "wal")?;
         }
         connection.pragma_update(None, "synchronous", "normal")?;
-        connection.pragma_update(None, "wal_autocheckpoint", AUTOMATIC_CHECKPOINT_PAGES)?;
-        // Once it is folded and begun anew, so that its size tells how much there is to fold.
         connection.pragma_update(None, "journal_size_limit", KEPT_LOG_BYTES)?;
         // The last of many short-lived programs to close would pay for everybody's log, with two fsyncs.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
@@ -73,8 +95,7 @@ impl SqliteStore {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Connection> {
-        // A panic while holding the connection leaves a transaction that was rolled back on drop: still usable.
-        self.connection.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        lock(&self.connection)
     }
 
     pub(super) fn write<T, E: From<rusqlite::Error>>(
@@ -209,26 +230,65 @@ impl Store for SqliteStore {
         .map_err(failed)
     }
 
-    async fn maintain(&self) -> Result<()> {
-        let mut log = self.path.clone().into_os_string();
-        log.push("-wal");
-        let size = std::fs::metadata(PathBuf::from(log)).map_or(0, |metadata| metadata.len());
-        if size < CHECKPOINT_BYTES {
-            return Ok(());
-        }
-        // On a thread and a connection of its own: it waits for the disk, and commits go on meanwhile.
-        let path = self.path.clone();
-        let folded = tokio::task::spawn_blocking(move || {
-            let connection = Self::connect(&path)?;
-            connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
-        });
-        match folded.await {
-            Ok(result) => result.map_err(failed),
-            Err(source) => {
-                Err(Error::new(Code::Internal, "fold the state's log").with_source(source))
-            }
+    async fn write_log(&self) {
+        let path = log_of(&self.path);
+        let written = aside(move || File::open(path)?.sync_data()).await;
+        if let Some(Err(error)) = written {
+            tracing::debug!(%error, "the state's log was not written to the disk");
         }
     }
+
+    async fn maintain(&self) -> Result<()> {
+        if self.logged.load(Ordering::Relaxed) <= FOLD_PAGES {
+            return Ok(());
+        }
+        let path = self.path.clone();
+        let most = aside(move || {
+            // On a connection of its own: it waits for the disk, and commits go on meanwhile. Once more for those.
+            let connection = Self::connect(&path)?;
+            fold(&connection)?;
+            fold(&connection)
+        });
+        most.await.unwrap_or(Ok(())).map_err(failed)?;
+        // The log begins anew only where it is folded to its end, and under load there would always be another commit. So
+        // the little that is left is folded while we commit nothing.
+        let ours = Arc::clone(&self.connection);
+        let rest = tokio::task::spawn_blocking(move || fold(&lock(&ours)));
+        rest.await.unwrap_or(Ok(())).map_err(failed)
+    }
+}
+
+/// Does work for which nobody waits, on a thread of its own. `None`: there was no thread for it, or it panicked.
+async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    let (done, result) = oneshot::channel();
+    let begun = std::thread::Builder::new().name("store".to_owned()).spawn(move || {
+        let _ = rustix::process::setpriority_process(None, BACKGROUND);
+        let _ = done.send(work());
+    });
+    begun.ok()?;
+    result.await.ok()
+}
+
+fn lock(connection: &Mutex<Connection>) -> MutexGuard<'_, Connection> {
+    // A panic while holding the connection leaves a transaction that was rolled back on drop: still usable.
+    connection.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Folds what is in the log by now into the file.
+fn fold(connection: &Connection) -> rusqlite::Result<()> {
+    connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
+}
+
+fn log_of(path: &Path) -> PathBuf {
+    let mut log = path.to_owned().into_os_string();
+    log.push("-wal");
+    log.into()
+}
+
+/// At most this many pages are in the log of a file that is opened.
+fn logged_before(path: &Path) -> u32 {
+    let size = std::fs::metadata(log_of(path)).map_or(0, |metadata| metadata.len());
+    u32::try_from(size / u64::from(LOGGED_PAGE_BYTES)).unwrap_or(u32::MAX)
 }
 
 fn set_meta(connection: &Connection, key: &str, value: &str) -> rusqlite::Result<()> {

@@ -1,5 +1,7 @@
 //! The store's promises, on a real file.
 
+use std::sync::atomic::AtomicBool;
+
 use belljar_policy::{SandboxId, TenantId};
 
 use super::*;
@@ -108,6 +110,28 @@ async fn the_end_of_a_sandbox_ends_what_belongs_to_it() {
     let lost = store.process(&process.id).await.unwrap().unwrap();
     assert_eq!(lost.status, ProcessStatus::Lost);
     assert_eq!(store.sandboxes(Which::Live).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_process_is_added_only_where_it_could_run() {
+    let (_directory, store) = store();
+    let record = record(&store, None);
+    let add = async || {
+        let process = process(&record.id);
+        let added = store.add_process(&process, None).await;
+        let known = store.process(&process.id).await.unwrap().is_some();
+        assert_eq!(added.is_ok(), known);
+        added.map(drop).map_err(|error| error.code())
+    };
+    assert_eq!(add().await, Err(Code::SandboxGone));
+    store.reserve(&record, None).await.unwrap();
+    assert_eq!(add().await, Ok(()));
+    store.ready(&record.id, &record.details).await.unwrap();
+    assert_eq!(add().await, Ok(()));
+    store.paused(&record.id).await.unwrap();
+    assert_eq!(add().await, Err(Code::SandboxNotReady));
+    store.end(&record.id, &End::Destroyed(None)).await.unwrap();
+    assert_eq!(add().await, Err(Code::SandboxGone));
 }
 
 #[tokio::test]
@@ -223,4 +247,55 @@ async fn an_end_is_told_once() {
     store.end(&record.id, &End::Failed("again".to_owned())).await.unwrap();
     assert_eq!(store.last_event().unwrap(), 2);
     assert_eq!(store.sandbox(&record.id).await.unwrap().unwrap().state, State::Destroyed);
+}
+
+/// Commits so many pages, more or less.
+fn commit(store: &SqliteStore, pages: u32) {
+    // Each time something else: the same once more would be no change.
+    let value = random::token().repeat(205 * pages as usize);
+    store.write(|change| set_meta(change, "filler", &value)).unwrap();
+}
+
+fn logged(store: &SqliteStore) -> u32 {
+    store.logged.load(Ordering::Relaxed)
+}
+
+#[test]
+fn a_long_log_begins_anew_although_others_commit() {
+    let (_directory, store) = store();
+    commit(&store, FOLD_PAGES + 1);
+    assert!(logged(&store) > FOLD_PAGES);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                commit(&store, 1);
+            }
+        });
+        runtime.block_on(store.write_log());
+        let maintained = runtime.block_on(store.maintain());
+        over.store(true, Ordering::Relaxed);
+        maintained.unwrap();
+    });
+    commit(&store, 1);
+    assert!(logged(&store) < FOLD_PAGES, "{}", logged(&store));
+}
+
+#[test]
+fn a_log_that_nobody_folds_ends_somewhere() {
+    let (_directory, store) = store();
+    for _ in 0..6 {
+        commit(&store, FOLD_PAGES);
+    }
+    assert!(logged(&store) <= FOLD_AT_ONCE_PAGES + FOLD_PAGES, "{}", logged(&store));
+}
+
+#[test]
+fn what_another_program_has_left_in_the_log_is_seen() {
+    let (directory, store) = store();
+    commit(&store, FOLD_PAGES + 1);
+    drop(store);
+    let store = SqliteStore::open(&directory.path().join("belljar.db")).unwrap();
+    assert!(logged(&store) > FOLD_PAGES);
 }
