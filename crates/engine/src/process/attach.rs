@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use super::attendance::{Attended, Reservation};
 use super::place::Place;
 use super::pump::{HOST_GRACE, Pump};
+use super::turns::Turn;
 use super::{EVENTS, Process, ProcessControl};
 use crate::agent::AgentError;
 use crate::engine::Inner;
@@ -163,5 +164,6 @@ async fn resume(
         begun,
         deadline,
         unrecorded_pid: None,
+        turn: Turn::over(),
     })
 }

@@ -16,6 +16,7 @@ use tokio::time::{Instant, sleep_until};
 use super::attendance::Attendance;
 use super::exit::classify;
 use super::place::{Place, Taken};
+use super::turns::Turn;
 use super::{Exit, ProcessControl, ProcessEvent, Reason};
 use crate::agent::{AgentError, Stream, WINDOW};
 use crate::destroy::destroy;
@@ -63,6 +64,8 @@ pub(super) struct Pump {
     pub(super) deadline: Option<Instant>,
     /// Not yet written to the record.
     pub(super) unrecorded_pid: Option<u32>,
+    /// The next command begins when it is over.
+    pub(super) turn: Turn,
 }
 
 /// How attending ended.
@@ -120,6 +123,9 @@ impl Pump {
                 // A paused agent ends it, if that is still due, when it goes on.
                 deadline = Some(Instant::now() + HOST_GRACE);
             }
+            if self.turn.ends_at().is_some_and(|at| at <= Instant::now()) {
+                self.turn.end();
+            }
             let frame = match self.stream.try_next() {
                 Some(frame) => frame,
                 None => {
@@ -133,6 +139,7 @@ impl Pump {
                             self.record_running().await;
                             continue;
                         }
+                        () = until(self.turn.ends_at()) => continue,
                         () = until(deadline), if exited.is_none() => continue,
                         () = until(settled), if settled.is_some() => {
                             let Some((exited, _)) = exited else { continue };
@@ -150,7 +157,10 @@ impl Pump {
                 }
                 // The first word on a stream that was attached.
                 Ok(Body::Started(started)) => self.control.input_goes_on(started.stdin_offset),
-                Ok(Body::Exited(end)) => exited = Some((end, Instant::now())),
+                Ok(Body::Exited(end)) => {
+                    self.turn.end();
+                    exited = Some((end, Instant::now()));
+                }
                 Ok(Body::Closed(_)) => match exited {
                     Some((exited, _)) => return Outcome::Ended(exited),
                     None => return Outcome::Lost,
@@ -202,6 +212,7 @@ impl Pump {
                 return Ok(());
             }
             Err(mpsc::error::TrySendError::Full(())) => loop {
+                self.turn.end();
                 tokio::select! {
                     permit = events.reserve() => match permit {
                         Ok(permit) => break permit,
@@ -244,6 +255,7 @@ impl Pump {
                 Ok(taken) => return Ok(taken),
                 Err(back) => (offset, data) = (back.offset, back.data),
             }
+            self.turn.end();
             tokio::time::sleep(ROOM_POLL).await;
             if self.unrecorded_pid.is_some() {
                 self.record_running().await;

@@ -115,7 +115,7 @@ pub(super) async fn begin(
     let mut record = record(&process, &live, attendant, &request, findings);
     // Before it can run into a limit.
     let baseline = live.baseline().await;
-    let turn = inner.turns.wait().await;
+    let mut turn = inner.turns.wait().await;
     match inner.store.add_process(&record, key.as_ref()).await {
         Ok(Claimed::New) => {}
         // Somebody took the key between our looking and our making.
@@ -142,7 +142,7 @@ pub(super) async fn begin(
             Ok(pid) => Ok((stream, pid)),
         }
     };
-    let (stream, pid) = match turn.end_with(sent).await {
+    let (stream, pid) = match turn.start(sent).await {
         Ok(started) => started,
         Err(error) => {
             inner.store.process_ended(&process, ProcessStatus::Failed, None).await?;
@@ -174,6 +174,7 @@ pub(super) async fn begin(
         begun,
         deadline: request.timeout.map(|timeout| begun + timeout + HOST_GRACE),
         unrecorded_pid: Some(pid),
+        turn,
     };
     tokio::spawn(pump.run());
     (record.status, record.pid) = (ProcessStatus::Running, Some(pid));

@@ -1,109 +1,151 @@
-//! Commands start in the order in which they came, few at a time.
+//! Commands start in the order in which they came, few at a time, and short ones have the processors until they end.
 //!
-//! Starting takes processor time and little else. Where many begin at once, each would get a little of it now and then and
-//! all would be ready late; in turn, each is ready as soon as it can be and the last no later than before.
+//! Starting takes processor time and little else, and so do most commands. Where many begin at once, each would get a little
+//! of it now and then and all would be ready late; in turn, each is ready as soon as it can be and the last no later than
+//! before.
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout, timeout_at};
 
 /// A turn ends after this time, even if the program does not run yet: what hangs keeps nobody from starting.
-const LONGEST: Duration = Duration::from_millis(10);
+const LONGEST_START: Duration = Duration::from_millis(10);
+
+/// So long after its start a command has to share with the next.
+const SHORT: Duration = Duration::from_millis(2);
 
 /// Whoever has waited so long goes ahead without.
 const PATIENCE: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
-pub(crate) struct Turns(Semaphore);
+pub(crate) struct Turns(Arc<Semaphore>);
 
 /// The others wait while this is there.
 #[derive(Debug)]
-pub(super) struct Turn<'t> {
-    /// `None`: it goes ahead without.
-    _permit: Option<SemaphorePermit<'t>>,
-    since: Instant,
+pub(super) struct Turn {
+    /// `None`: it is over.
+    permit: Option<OwnedSemaphorePermit>,
+    until: Instant,
 }
 
 impl Turns {
     /// Waits for a turn.
-    pub(super) async fn wait(&self) -> Turn<'_> {
-        let permit = timeout(PATIENCE, self.0.acquire()).await;
-        Turn { _permit: permit.ok().and_then(Result::ok), since: Instant::now() }
+    pub(super) async fn wait(&self) -> Turn {
+        let permit = timeout(PATIENCE, Arc::clone(&self.0).acquire_owned()).await;
+        let permit = permit.ok().and_then(Result::ok);
+        Turn { permit, until: Instant::now() + LONGEST_START }
     }
 }
 
-impl Turn<'_> {
-    /// Does the last of it. The turn is over with that, or before.
-    pub(super) async fn end_with<T>(self, start: impl Future<Output = T>) -> T {
+impl Turn {
+    /// One that is over.
+    pub(super) fn over() -> Self {
+        Self { permit: None, until: Instant::now() }
+    }
+
+    /// Does a start in it.
+    pub(super) async fn start<T>(&mut self, start: impl Future<Output = T>) -> T {
         let mut start = pin!(start);
-        match timeout_at(self.since + LONGEST, &mut start).await {
-            Ok(done) => done,
+        let started = match timeout_at(self.until, &mut start).await {
+            Ok(started) => started,
             Err(_) => {
-                drop(self);
+                self.end();
                 start.await
             }
-        }
+        };
+        self.until = Instant::now() + SHORT;
+        started
+    }
+
+    /// When it is over at the latest, where it is not yet.
+    pub(super) fn ends_at(&self) -> Option<Instant> {
+        self.permit.as_ref().map(|_| self.until)
+    }
+
+    pub(super) fn end(&mut self) {
+        self.permit = None;
     }
 }
 
 impl Default for Turns {
-    /// As many at once as there are processors.
+    /// One more at once than there are processors: a command that waits for us leaves its processor to another.
     fn default() -> Self {
-        Self(Semaphore::new(std::thread::available_parallelism().map_or(1, usize::from)))
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        Self(Arc::new(Semaphore::new(processors + 1)))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::future::pending;
-    use std::sync::{Arc, Mutex};
+    use std::sync::Mutex;
 
     use tokio::task::JoinSet;
-    use tokio::time::sleep;
+    use tokio::time::{sleep, sleep_until};
 
     use super::*;
 
-    #[tokio::test(start_paused = true)]
-    async fn starts_go_in_order() {
-        let (turns, order) = (Arc::new(Turns(Semaphore::new(2))), Arc::new(Mutex::new(Vec::new())));
+    const STARTING: Duration = Duration::from_millis(3);
+
+    fn turns(count: usize) -> Arc<Turns> {
+        Arc::new(Turns(Arc::new(Semaphore::new(count))))
+    }
+
+    /// Runs six commands that take some time to start and some to end, two at a time. When each of them began.
+    async fn begin_six(running: Duration) -> Vec<(usize, Duration)> {
+        let (turns, order) = (turns(2), Arc::new(Mutex::new(Vec::new())));
         let begun = Instant::now();
-        let mut starts = JoinSet::new();
+        let mut commands = JoinSet::new();
         for number in 0..6 {
             let (turns, order) = (Arc::clone(&turns), Arc::clone(&order));
-            starts.spawn(async move {
-                let start = async {
-                    order.lock().unwrap().push(number);
-                    sleep(Duration::from_millis(2)).await;
-                };
-                turns.wait().await.end_with(start).await;
+            commands.spawn(async move {
+                let mut turn = turns.wait().await;
+                order.lock().unwrap().push((number, begun.elapsed()));
+                turn.start(sleep(STARTING)).await;
+                let ends_at = turn.ends_at().unwrap();
+                tokio::select! {
+                    () = sleep(running) => {}
+                    () = sleep_until(ends_at) => turn.end(),
+                }
             });
         }
-        starts.join_all().await;
-        assert_eq!(*order.lock().unwrap(), [0, 1, 2, 3, 4, 5]);
-        assert_eq!(begun.elapsed(), Duration::from_millis(6), "two at a time");
+        commands.join_all().await;
+        Arc::try_unwrap(order).unwrap().into_inner().unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn commands_begin_in_order() {
+        let ms = Duration::from_millis;
+        let every =
+            |ms: Duration| (0..6).map(|number| (number, ms * (number as u32 / 2))).collect();
+        let expected: Vec<_> = every(STARTING + ms(1));
+        assert_eq!(begin_six(ms(1)).await, expected, "short ones have their turn to the end");
+        let expected: Vec<_> = every(STARTING + SHORT);
+        assert_eq!(begin_six(ms(1000)).await, expected, "long ones share");
     }
 
     /// How long a start waits behind others that never end.
     async fn wait_behind(hanging: usize) -> Duration {
-        let turns = Arc::new(Turns(Semaphore::new(1)));
+        let turns = turns(1);
         let mut starts = JoinSet::new();
         for _ in 0..hanging {
             let turns = Arc::clone(&turns);
-            starts.spawn(async move { turns.wait().await.end_with(pending::<()>()).await });
+            starts.spawn(async move { turns.wait().await.start(pending::<()>()).await });
         }
         tokio::task::yield_now().await;
         let begun = Instant::now();
-        turns.wait().await.end_with(async {}).await;
+        let _turn = turns.wait().await;
         begun.elapsed()
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_hangs_keeps_nobody_from_starting() {
         assert_eq!(wait_behind(0).await, Duration::ZERO);
-        assert_eq!(wait_behind(1).await, LONGEST);
-        assert_eq!(wait_behind(3).await, 3 * LONGEST);
+        assert_eq!(wait_behind(1).await, LONGEST_START);
+        assert_eq!(wait_behind(3).await, 3 * LONGEST_START);
         assert_eq!(wait_behind(100).await, PATIENCE);
     }
 }
