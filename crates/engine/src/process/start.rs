@@ -115,7 +115,7 @@ pub(super) async fn begin(
     let mut record = record(&process, &live, attendant, &request, findings);
     // Before it can run into a limit.
     let baseline = live.baseline().await;
-    let mut turn = inner.turns.wait().await;
+    let mut turn = inner.turns.wait(&live.tenant).await;
     match inner.store.add_process(&record, key.as_ref()).await {
         Ok(Claimed::New) => {}
         // Somebody took the key between our looking and our making.

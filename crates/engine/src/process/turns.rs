@@ -2,12 +2,14 @@
 //!
 //! Starting takes processor time and little else, and so do most commands. Where many begin at once, each would get a little
 //! of it now and then and all would be ready late; in turn, each is ready as soon as it can be and the last no later than
-//! before.
+//! before. Tenants do not wait for each other: between them the kernel divides the processors.
 
+use std::collections::HashMap;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
+use belljar_policy::TenantId;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -21,7 +23,11 @@ const SHORT: Duration = Duration::from_millis(2);
 const PATIENCE: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
-pub(crate) struct Turns(Arc<Semaphore>);
+pub(crate) struct Turns {
+    at_once: usize,
+    /// Of those who have commands that start.
+    tenants: Mutex<HashMap<TenantId, Weak<Semaphore>>>,
+}
 
 /// The others wait while this is there.
 #[derive(Debug)]
@@ -32,11 +38,26 @@ pub(super) struct Turn {
 }
 
 impl Turns {
+    fn new(at_once: usize) -> Self {
+        Self { at_once, tenants: Mutex::default() }
+    }
+
     /// Waits for a turn.
-    pub(super) async fn wait(&self) -> Turn {
-        let permit = timeout(PATIENCE, Arc::clone(&self.0).acquire_owned()).await;
+    pub(super) async fn wait(&self, tenant: &TenantId) -> Turn {
+        let permit = timeout(PATIENCE, self.of(tenant).acquire_owned()).await;
         let permit = permit.ok().and_then(Result::ok);
         Turn { permit, until: Instant::now() + LONGEST_START }
+    }
+
+    fn of(&self, tenant: &TenantId) -> Arc<Semaphore> {
+        let mut tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(turns) = tenants.get(tenant).and_then(Weak::upgrade) {
+            return turns;
+        }
+        tenants.retain(|_, turns| turns.strong_count() > 0);
+        let turns = Arc::new(Semaphore::new(self.at_once));
+        tenants.insert(tenant.clone(), Arc::downgrade(&turns));
+        turns
     }
 }
 
@@ -74,7 +95,7 @@ impl Default for Turns {
     /// One more at once than there are processors: a command that waits for us leaves its processor to another.
     fn default() -> Self {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        Self(Arc::new(Semaphore::new(processors + 1)))
+        Self::new(processors + 1)
     }
 }
 
@@ -90,19 +111,19 @@ mod tests {
 
     const STARTING: Duration = Duration::from_millis(3);
 
-    fn turns(count: usize) -> Arc<Turns> {
-        Arc::new(Turns(Arc::new(Semaphore::new(count))))
+    fn tenant(name: &str) -> TenantId {
+        TenantId::parse(name).unwrap()
     }
 
     /// Runs six commands that take some time to start and some to end, two at a time. When each of them began.
     async fn begin_six(running: Duration) -> Vec<(usize, Duration)> {
-        let (turns, order) = (turns(2), Arc::new(Mutex::new(Vec::new())));
+        let (turns, order) = (Arc::new(Turns::new(2)), Arc::new(Mutex::new(Vec::new())));
         let begun = Instant::now();
         let mut commands = JoinSet::new();
         for number in 0..6 {
             let (turns, order) = (Arc::clone(&turns), Arc::clone(&order));
             commands.spawn(async move {
-                let mut turn = turns.wait().await;
+                let mut turn = turns.wait(&tenant("one")).await;
                 order.lock().unwrap().push((number, begun.elapsed()));
                 turn.start(sleep(STARTING)).await;
                 let ends_at = turn.ends_at().unwrap();
@@ -127,25 +148,42 @@ mod tests {
         assert_eq!(begin_six(ms(1000)).await, expected, "long ones share");
     }
 
-    /// How long a start waits behind others that never end.
-    async fn wait_behind(hanging: usize) -> Duration {
-        let turns = turns(1);
+    /// How long a start of a tenant waits behind others, of one tenant, that never end.
+    async fn wait_behind(hanging: usize, name: &str) -> Duration {
+        let turns = Arc::new(Turns::new(1));
         let mut starts = JoinSet::new();
         for _ in 0..hanging {
             let turns = Arc::clone(&turns);
-            starts.spawn(async move { turns.wait().await.start(pending::<()>()).await });
+            starts.spawn(async move {
+                let mut turn = turns.wait(&tenant("one")).await;
+                turn.start(pending::<()>()).await;
+            });
         }
         tokio::task::yield_now().await;
         let begun = Instant::now();
-        let _turn = turns.wait().await;
+        let _turn = turns.wait(&tenant(name)).await;
         begun.elapsed()
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_hangs_keeps_nobody_from_starting() {
-        assert_eq!(wait_behind(0).await, Duration::ZERO);
-        assert_eq!(wait_behind(1).await, LONGEST_START);
-        assert_eq!(wait_behind(3).await, 3 * LONGEST_START);
-        assert_eq!(wait_behind(100).await, PATIENCE);
+        assert_eq!(wait_behind(0, "one").await, Duration::ZERO);
+        assert_eq!(wait_behind(1, "one").await, LONGEST_START);
+        assert_eq!(wait_behind(3, "one").await, 3 * LONGEST_START);
+        assert_eq!(wait_behind(100, "one").await, PATIENCE);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn tenants_do_not_wait_for_each_other() {
+        assert_eq!(wait_behind(100, "two").await, Duration::ZERO);
+    }
+
+    #[tokio::test]
+    async fn nothing_is_kept_of_who_starts_nothing() {
+        let turns = Turns::new(1);
+        for number in 0..100 {
+            drop(turns.wait(&tenant(&format!("t{number}"))).await);
+        }
+        assert_eq!(turns.tenants.lock().unwrap().len(), 1);
     }
 }
