@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -84,6 +84,8 @@ pub(crate) struct Inner {
     live: Mutex<HashMap<SandboxId, Arc<Live>>>,
     /// Ends of sandboxes and processes.
     ends: AtomicU32,
+    /// The store is being tidied.
+    tidying: AtomicBool,
     /// Who decides about networks.
     pub(crate) deciding: Deciding,
     /// Who answers calls of tools.
@@ -123,6 +125,7 @@ impl Engine {
             vault,
             live: Mutex::default(),
             ends: AtomicU32::new(0),
+            tidying: AtomicBool::new(false),
             tool_host: OnceLock::new(),
         });
         inner.gates.owners.serve(&inner);
@@ -712,7 +715,10 @@ impl Inner {
 
     /// Counts the end of a sandbox or process; now and then the store is tidied after one.
     pub(crate) fn count_end(self: &Arc<Self>) {
-        if self.ends.fetch_add(1, Ordering::Relaxed) % MAINTAIN_EVERY == MAINTAIN_EVERY - 1 {
+        if self.ends.fetch_add(1, Ordering::Relaxed) % MAINTAIN_EVERY == MAINTAIN_EVERY - 1
+            // However slow the disk is, one at a time.
+            && !self.tidying.swap(true, Ordering::Relaxed)
+        {
             let inner = Arc::clone(self);
             self.background.spawn(async move {
                 // A little now and then, or folding would have much to do at once.
@@ -720,6 +726,7 @@ impl Inner {
                 if let Err(error) = inner.store.maintain().await {
                     tracing::debug!(%error, "the store was not tidied");
                 }
+                inner.tidying.store(false, Ordering::Relaxed);
             });
         }
     }

@@ -22,6 +22,7 @@ matrix! {
     everywhere a_killed_create_leaves_nothing,
     a_killed_destroy_is_finished_by_the_next_command,
     walls a_killed_agent_is_noticed,
+    what_a_command_leaves_behind_is_not_held_up,
     destroying_twice_is_an_answer,
     destroying_ends_running_commands,
     everywhere refused_sandboxes_leave_nothing,
@@ -68,6 +69,17 @@ fn a_killed_command_leaves_a_working_sandbox(belljar: &Installation) {
     command.kill();
     assert_eq!(sandbox.exec(["echo", "on"]).expect_success().text(), "on\n");
     assert_eq!(sandbox.inspect()["state"], "ready");
+}
+
+fn what_a_command_leaves_behind_is_not_held_up(belljar: &Installation) {
+    let shared = belljar.make_directory("shared");
+    let sandbox = belljar.create(&["--workspace", &shared.display().to_string()]);
+    // More than all pipes and windows on the way hold.
+    let line = "(yes | head -c 1000000; touch /workspace/done) & exit 0";
+    sandbox.exec(["sh", "-c", line]).expect_success();
+    // Seen from the host: another command would have the agent look, too.
+    let done = wait_until(PROMPT, || shared.join("done").exists().then_some(()));
+    assert!(done.is_some(), "what was left behind does not get rid of its output");
 }
 
 fn a_killed_create_leaves_nothing(belljar: &Installation) {

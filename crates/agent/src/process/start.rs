@@ -233,7 +233,7 @@ impl Agent {
                     Ok(pid) => {
                         self.children.insert(pid.as_raw_nonzero().get(), Child::Main(key));
                         let said = if undisturbed {
-                            // Nobody has the other end any more, so what the next one says is the next one's.
+                            // It can say nothing any more, so what comes next is the next one's.
                             let failed = read_failed(&status).ok().flatten();
                             self.status_pipe = Some((status, status_end));
                             Said::Already(failed)

@@ -235,6 +235,8 @@ impl std::fmt::Debug for Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
+        // What had time until now.
+        let _ = self.shared.post(&[]);
         for task in &self.tasks {
             task.abort();
         }

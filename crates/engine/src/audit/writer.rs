@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use tokio::sync::{oneshot, watch};
@@ -28,7 +29,7 @@ const DURABLE_AFTER: Duration = Duration::from_secs(1);
 pub(super) struct Writer {
     place: Place,
     /// `None` inside: no thread can be had.
-    queue: OnceLock<Option<SyncSender<Message>>>,
+    queue: OnceLock<Option<(SyncSender<Message>, Thread)>>,
     written: watch::Sender<u64>,
 }
 
@@ -46,20 +47,21 @@ impl Writer {
 
     pub(super) fn write(&self, timed: Timed) {
         // The thread ends only when this queue is gone, so sending fails only where there is none.
-        if let Some(queue) = self.queue.get_or_init(|| self.begin()) {
+        if let Some((queue, _)) = self.queue.get_or_init(|| self.begin()) {
             let _ = queue.send(Message::Entry(timed));
         }
     }
 
     pub(super) async fn flush(&self, durable: bool) {
-        let Some(Some(queue)) = self.queue.get() else { return };
+        let Some(Some((queue, thread))) = self.queue.get() else { return };
         let (done, flushed) = oneshot::channel();
         if queue.send(Message::Flush { durable, done }).is_ok() {
+            thread.unpark();
             let _ = flushed.await;
         }
     }
 
-    fn begin(&self) -> Option<SyncSender<Message>> {
+    fn begin(&self) -> Option<(SyncSender<Message>, Thread)> {
         let (sender, queue) = sync_channel(QUEUE);
         let state = State {
             appender: Appender::new(self.place.clone()),
@@ -70,7 +72,7 @@ impl Writer {
         };
         let thread = std::thread::Builder::new().name("audit".to_owned());
         match thread.spawn(move || state.run(&queue)) {
-            Ok(_) => Some(sender),
+            Ok(begun) => Some((sender, begun.thread().clone())),
             Err(error) => {
                 tracing::error!(%error, "there is no audit log: no thread could be started");
                 None
@@ -92,7 +94,8 @@ impl State {
     fn run(mut self, queue: &Receiver<Message>) {
         while let Some(first) = self.next(queue) {
             if let (Message::Entry(_), Some(appended)) = (&first, self.appended) {
-                std::thread::sleep(GATHER.saturating_sub(appended.elapsed()));
+                // Whoever waits for it ends this.
+                std::thread::park_timeout(GATHER.saturating_sub(appended.elapsed()));
             }
             let (mut batch, mut flush) = (Vec::new(), None);
             let mut next = Some(first);
@@ -134,7 +137,8 @@ impl State {
         if batch.is_empty() {
             return;
         }
-        self.appended = Some(Instant::now());
+        // Where there is more than a batch, nobody need be woken for it.
+        self.appended = (batch.len() < BATCH).then(Instant::now);
         let entries = batch.len() as u64;
         if self.lost > 0 {
             batch.insert(0, lost(self.lost));

@@ -165,5 +165,6 @@ async fn resume(
         deadline,
         unrecorded_pid: None,
         turn: Turn::over(),
+        closed: false,
     })
 }

@@ -45,6 +45,9 @@ const ROOM_POLL: Duration = Duration::from_millis(250);
 /// Acknowledge at the latest when this much is waiting for it.
 const ACKNOWLEDGE_FROM: u64 = WINDOW as u64 / 4;
 
+/// What an agent may keep of the output of a process that it could forget.
+const KEPT_UNTIL_LATER: u64 = 16 << 10;
+
 /// How often a lost connection is made anew for the same process before it counts as lost.
 const MAX_REATTACH: usize = 3;
 
@@ -66,6 +69,8 @@ pub(super) struct Pump {
     pub(super) unrecorded_pid: Option<u32>,
     /// The next command begins when it is over.
     pub(super) turn: Turn,
+    /// Nobody has its output open any more.
+    pub(super) closed: bool,
 }
 
 /// How attending ended.
@@ -82,6 +87,7 @@ enum Outcome {
 impl Pump {
     pub(super) async fn run(mut self) {
         let outcome = self.attend().await;
+        self.turn.end();
         let duration = self.duration();
         let exit = match outcome {
             Outcome::TakenOver => return,
@@ -161,10 +167,10 @@ impl Pump {
                     self.turn.end();
                     exited = Some((end, Instant::now()));
                 }
-                Ok(Body::Closed(_)) => match exited {
-                    Some((exited, _)) => return Outcome::Ended(exited),
-                    None => return Outcome::Lost,
-                },
+                Ok(Body::Closed(_)) => {
+                    self.closed = true;
+                    return exited.map_or(Outcome::Lost, |(exited, _)| Outcome::Ended(exited));
+                }
                 Ok(Body::Failure(failure)) if failure.code == "taken-over" => {
                     return Outcome::TakenOver;
                 }
@@ -302,6 +308,7 @@ impl Pump {
     }
 
     async fn reattach(&mut self) -> crate::Result<()> {
+        self.turn.end();
         let connection = self.live.connection(&self.inner).await?;
         let received = self.place.received();
         let stream = connection.request(Body::Attach(v1::Attach {
@@ -377,6 +384,7 @@ impl Pump {
     async fn finish(mut self, exit: Exit) {
         point("exec.ended");
         let recorded = self.record(&exit).await;
+        let left_nothing = self.has_left_nothing();
         if recorded {
             self.attendance.ended();
         } else {
@@ -384,16 +392,29 @@ impl Pump {
         }
         point("exec.ended.done");
         self.inner.count_end();
-        let process = self.process.as_str().to_owned();
+        if recorded {
+            let forget = Body::Forget(v1::Forget { process: self.process.as_str().to_owned() });
+            let connection = self.stream.connection();
+            // An agent that is gone has nothing to forget.
+            let _ = match left_nothing {
+                true => connection.tell_later(forget),
+                false => connection.tell(forget),
+            };
+        }
         // Whoever waits to write learns that there is nobody to read.
         self.stream.finish(&AgentError::Gone);
         self.control.input_goes_on(0);
-        if recorded {
-            let _ = self.stream.connection().tell_later(Body::Forget(v1::Forget { process }));
-        }
         if let Some(events) = self.events.take() {
             let _ = events.send(ProcessEvent::Exited(exit)).await;
         }
+    }
+
+    /// Whether the agent can forget the process whenever it likes. Whoever still has its output open would be held up by what
+    /// the agent keeps of it for us, and much output is much of the sandbox's memory.
+    fn has_left_nothing(&self) -> bool {
+        let closed = self.closed || matches!(self.stream.try_next(), Some(Ok(Body::Closed(_))));
+        let received = self.place.received();
+        closed && received.stdout + received.stderr <= KEPT_UNTIL_LATER
     }
 }
 

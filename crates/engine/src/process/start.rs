@@ -175,6 +175,7 @@ pub(super) async fn begin(
         deadline: request.timeout.map(|timeout| begun + timeout + HOST_GRACE),
         unrecorded_pid: Some(pid),
         turn,
+        closed: false,
     };
     tokio::spawn(pump.run());
     (record.status, record.pid) = (ProcessStatus::Running, Some(pid));

@@ -29,10 +29,13 @@ use crate::{Error, Result, random};
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A write-ahead log of more pages than this is folded into the file by [`Store::maintain`].
-const FOLD_PAGES: u32 = 4096;
+const FOLD_PAGES: u32 = 2048;
 
 /// If nobody ever maintains (a crash loop), or folding does not keep up, a commit folds by itself at this many pages.
 const FOLD_AT_ONCE_PAGES: u32 = 4 * FOLD_PAGES;
+
+/// How often it is tried to get to the end of the log before others have to wait for that.
+const FOLD_TRIES: u32 = 10;
 
 /// What a page takes up in the log: itself and a header.
 const LOGGED_PAGE_BYTES: u32 = 4096 + 24;
@@ -243,18 +246,15 @@ impl Store for SqliteStore {
             return Ok(());
         }
         let path = self.path.clone();
-        let most = aside(move || {
-            // On a connection of its own: it waits for the disk, and commits go on meanwhile. Once more for those.
-            let connection = Self::connect(&path)?;
-            fold(&connection)?;
-            fold(&connection)
-        });
-        most.await.unwrap_or(Ok(())).map_err(failed)?;
+        let folded = aside(move || fold_beside(&path)).await.unwrap_or(Ok(false));
+        if !folded.map_err(failed)? {
+            return Ok(());
+        }
         // The log begins anew only where it is folded to its end, and under load there would always be another commit. So
         // the little that is left is folded while we commit nothing.
         let ours = Arc::clone(&self.connection);
         let rest = tokio::task::spawn_blocking(move || fold(&lock(&ours)));
-        rest.await.unwrap_or(Ok(())).map_err(failed)
+        rest.await.unwrap_or(Ok(None)).map(drop).map_err(failed)
     }
 }
 
@@ -274,9 +274,28 @@ fn lock(connection: &Mutex<Connection>) -> MutexGuard<'_, Connection> {
     connection.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Folds what is in the log by now into the file.
-fn fold(connection: &Connection) -> rusqlite::Result<()> {
-    connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
+/// Folds on a connection of its own: it waits for the disk, and commits go on meanwhile. Again for those, and each time there
+/// are fewer: only when there are none does SQLite make the file itself durable, which takes longest. False: somebody else
+/// is at it.
+fn fold_beside(path: &Path) -> rusqlite::Result<bool> {
+    let connection = SqliteStore::connect(path)?;
+    let mut before = None;
+    for _ in 0..FOLD_TRIES {
+        let end = fold(&connection)?;
+        if end.is_none() || end == before {
+            return Ok(end.is_some());
+        }
+        before = end;
+    }
+    Ok(true)
+}
+
+/// Folds what is in the log by now into the file, and tells how far that reached. `None`: somebody else is at it.
+fn fold(connection: &Connection) -> rusqlite::Result<Option<u32>> {
+    connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {
+        let (busy, end): (bool, u32) = (row.get(0)?, row.get(1)?);
+        Ok((!busy).then_some(end))
+    })
 }
 
 fn log_of(path: &Path) -> PathBuf {

@@ -14,7 +14,7 @@ use belljar_engine::Engine;
 use serde::Serialize;
 
 use self::crowd::{Followers, Idle};
-use self::rest::{Rest, broken};
+use self::rest::Rest;
 use super::beside::Beside;
 use super::stats::{Figures, table};
 use super::tidy::{Bench, request};
@@ -98,7 +98,7 @@ async fn measure(engine: &Engine, beside: &Beside, args: &BenchApiArgs) -> Resul
     }
     let ratios =
         whole[1..].iter().map(|one| (one.name.clone(), one.p50_ms / whole[0].p50_ms)).collect();
-    let exec = by_one_thread(async || exec(&beside.client().await?, args.count).await)?;
+    let exec = exec(&client, args.count).await?;
     let followers = Followers::measure(beside, &client, args.followers).await?;
     let idle = Idle::measure(beside, args.connections).await?;
     Ok(Report { whole, stages, ratios, exec, followers, idle })
@@ -133,17 +133,6 @@ async fn exec_true(client: &Client, sandbox: &str) -> Result<(), Failure> {
 async fn destroy(client: &Client, sandbox: String) -> Result<(), Failure> {
     client.sandboxes.clone().destroy_sandbox(v1::DestroySandboxRequest { sandbox }).await?;
     Ok(())
-}
-
-/// Does it on one thread: what is measured needs the processors more than who measures.
-fn by_one_thread<T: Send>(
-    work: impl AsyncFnOnce() -> Result<T, Failure> + Send,
-) -> Result<T, Failure> {
-    let run = || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        runtime.map_err(|error| broken(&error))?.block_on(work())
-    };
-    std::thread::scope(|scope| scope.spawn(run).join().expect("measuring does not panic"))
 }
 
 async fn exec(client: &Client, count: u32) -> Result<Vec<Figures>, Failure> {
