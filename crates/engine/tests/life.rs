@@ -22,6 +22,21 @@ fn named(name: &str) -> CreateRequest {
 }
 
 #[tokio::test]
+async fn an_engine_that_closes_leaves_the_agent_nothing_to_remember() {
+    let setup = Setup::new().await;
+    let sandbox = setup.engine.create(CreateRequest::default()).await.unwrap();
+    setup.run(&sandbox.id, &["echo", "hello"]).await;
+    let agent = setup.backend.agent(&sandbox.id);
+    setup.engine.close().await;
+    let forgotten = async {
+        while agent.known_processes() > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), forgotten).await.expect("forgotten by the agent");
+}
+
+#[tokio::test]
 async fn a_sandbox_lives_and_leaves_nothing() {
     let setup = Setup::new().await;
     let before = tree(&setup.state());

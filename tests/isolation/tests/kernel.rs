@@ -152,8 +152,10 @@ fn the_agent_is_out_of_reach_of_who_starts_in_its_memory(belljar: &Installation)
     let before = look();
     let mounts = fs::read_to_string(file("mountinfo")).expect("the agent runs");
     assert!(!mounts.contains(" - overlay "), "nothing would start in its memory:\n{mounts}");
+    // What one that fails says is not taken for the next one's word.
     for _ in 0..2 {
         sandbox.exec(["true"]).expect_success();
+        assert_eq!(sandbox.exec(["no-such-program"]).code(), 127);
     }
     let users = USERS.into_iter().filter(|user| *user == "user" || !has_one_user(&sandbox));
     for user in users {

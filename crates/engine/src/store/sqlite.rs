@@ -235,7 +235,7 @@ impl Store for SqliteStore {
 
     async fn write_log(&self) {
         let path = log_of(&self.path);
-        let written = aside(move || File::open(path)?.sync_data()).await;
+        let written = in_background(move || File::open(path)?.sync_data()).await;
         if let Some(Err(error)) = written {
             tracing::debug!(%error, "the state's log was not written to the disk");
         }
@@ -246,7 +246,7 @@ impl Store for SqliteStore {
             return Ok(());
         }
         let path = self.path.clone();
-        let folded = aside(move || fold_beside(&path)).await.unwrap_or(Ok(false));
+        let folded = in_background(move || fold_beside(&path)).await.unwrap_or(Ok(false));
         if !folded.map_err(failed)? {
             return Ok(());
         }
@@ -259,7 +259,7 @@ impl Store for SqliteStore {
 }
 
 /// Does work for which nobody waits, on a thread of its own. `None`: there was no thread for it, or it panicked.
-async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+async fn in_background<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     let (done, result) = oneshot::channel();
     let begun = std::thread::Builder::new().name("store".to_owned()).spawn(move || {
         let _ = rustix::process::setpriority_process(None, BACKGROUND);
