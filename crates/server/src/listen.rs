@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use belljar_socket::Socket;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -120,6 +121,7 @@ impl Serving {
                 }
             };
             let Ok(credentials) = stream.peer_cred() else { continue };
+            let Ok(stream) = stream.into_std().and_then(Socket::new) else { continue };
             let peer = Peer::Socket { uid: credentials.uid() };
             let (serving, watcher) = (self.clone(), graceful.watcher());
             tokio::spawn(async move {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use belljar_protocol::v1::frame::Body;
 use belljar_protocol::v1::{self, Frame, Hello};
 use belljar_protocol::{Decoder, OLDEST_VERSION, VERSION};
-use tokio::net::UnixStream;
+use belljar_socket::Socket;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
@@ -46,7 +46,7 @@ pub(crate) struct Connection {
 }
 
 struct Shared {
-    socket: UnixStream,
+    socket: Socket,
     outgoing: Outgoing,
     streams: Mutex<Streams>,
     next_stream: AtomicU64,
@@ -84,10 +84,11 @@ impl Connection {
     /// Greets, and configures where this is the first connection. Returns at once: requests may follow before the agent
     /// has answered.
     pub(crate) fn open(
-        socket: UnixStream,
+        socket: belljar_backend::Stream,
         configure: Option<v1::Configure>,
         reporter: Reporter,
     ) -> Result<Arc<Self>, AgentError> {
+        let socket = socket.into_std().and_then(Socket::new).map_err(|_| AgentError::Gone)?;
         let shared = Arc::new(Shared {
             socket,
             outgoing: Outgoing::default(),
@@ -257,25 +258,18 @@ impl Shared {
         beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         beat.reset();
         loop {
+            buffer.clear();
             tokio::select! {
-                ready = self.socket.readable() => {
-                    if ready.is_err() {
-                        return AgentError::Gone;
-                    }
-                }
+                received = self.socket.receive(&mut buffer) => match received {
+                    Ok(0) | Err(_) => return AgentError::Gone,
+                    Ok(_) => decoder.push(&buffer),
+                },
                 _ = beat.tick() => {
                     if let Err(error) = self.keep_alive() {
                         return error;
                     }
                     continue;
                 }
-            }
-            buffer.clear();
-            match self.socket.try_read_buf(&mut buffer) {
-                Ok(0) => return AgentError::Gone,
-                Ok(_) => decoder.push(&buffer),
-                Err(error) if is_retry(&error) => continue,
-                Err(_) => return AgentError::Gone,
             }
             loop {
                 match decoder.next() {
@@ -382,8 +376,4 @@ fn not_sent(error: std::io::Error) -> AgentError {
         std::io::ErrorKind::TimedOut => AgentError::breach("it does not read"),
         _ => AgentError::Gone,
     }
-}
-
-fn is_retry(error: &std::io::Error) -> bool {
-    matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::Interrupted)
 }

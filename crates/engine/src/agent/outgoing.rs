@@ -8,7 +8,7 @@ use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use belljar_protocol::v1::Frame;
-use tokio::net::UnixStream;
+use belljar_socket::Socket;
 use tokio::sync::Notify;
 
 /// Senders of bulk data wait while more than this is buffered.
@@ -37,7 +37,7 @@ struct Buffer {
 
 impl Outgoing {
     /// Sends frames, together, or buffers what the socket does not take. Never waits.
-    pub(super) fn post(&self, socket: &UnixStream, frames: &[Frame]) -> io::Result<()> {
+    pub(super) fn post(&self, socket: &Socket, frames: &[Frame]) -> io::Result<()> {
         let Buffer { bytes, waiting } = &mut *self.lock();
         if bytes.len() > MAX_BYTES {
             return Err(io::Error::new(io::ErrorKind::TimedOut, "the agent does not read"));
@@ -57,7 +57,7 @@ impl Outgoing {
     }
 
     /// Sends a frame together with what is posted next: it would wake the agent for something that has time.
-    pub(super) fn post_later(&self, socket: &UnixStream, frame: &Frame) -> io::Result<()> {
+    pub(super) fn post_later(&self, socket: &Socket, frame: &Frame) -> io::Result<()> {
         let full = {
             let waiting = &mut self.lock().waiting;
             encode(frame, waiting)?;
@@ -78,11 +78,11 @@ impl Outgoing {
     }
 
     /// The writer task: ends with the error that ends the connection.
-    pub(super) async fn drain(&self, socket: &UnixStream) -> io::Error {
+    pub(super) async fn drain(&self, socket: &Socket) -> io::Error {
         loop {
             self.filled.notified().await;
             loop {
-                if let Err(error) = socket.writable().await {
+                if let Err(error) = socket.room().await {
                     return error;
                 }
                 let bytes = &mut self.lock().bytes;
@@ -117,13 +117,13 @@ fn encode(frame: &Frame, bytes: &mut Vec<u8>) -> io::Result<()> {
 }
 
 /// Writes as much as the socket takes now.
-fn flush(socket: &UnixStream, buffer: &mut Vec<u8>) -> io::Result<()> {
+fn flush(socket: &Socket, buffer: &mut Vec<u8>) -> io::Result<()> {
     let mut written = 0;
     let result = loop {
         if written == buffer.len() {
             break Ok(());
         }
-        match socket.try_write(&buffer[written..]) {
+        match socket.try_send(&buffer[written..]) {
             Ok(count) => written += count,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => break Ok(()),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -162,10 +162,8 @@ mod tests {
     #[tokio::test]
     async fn what_has_time_goes_with_the_next() {
         let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
-        ours.set_nonblocking(true).unwrap();
         theirs.set_nonblocking(true).unwrap();
-        let socket = UnixStream::from_std(ours).unwrap();
-        socket.writable().await.unwrap();
+        let socket = Socket::new(ours).unwrap();
         let outgoing = Outgoing::default();
         outgoing.post_later(&socket, &forget(1)).unwrap();
         outgoing.post_later(&socket, &forget(2)).unwrap();
