@@ -11,7 +11,7 @@ mod output;
 mod plan;
 mod start;
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 
 use belljar_protocol::MAX_CHUNK;
@@ -44,6 +44,8 @@ pub(crate) struct Process {
     is_terminal: bool,
     listener: Option<Listener>,
     pub(crate) tree: Option<Tree>,
+    /// The word about the start waits for company until then.
+    tell_start_at: Option<Instant>,
     /// When the timeout strikes, and how long the group then has.
     timeout: Option<(Instant, u32)>,
     /// When the tree is killed after it was asked to leave.
@@ -64,6 +66,9 @@ pub(crate) struct Process {
 struct Channel {
     /// `None` at its end.
     source: Option<Watched>,
+    /// The writing end, while the main process runs: until then nothing follows from its being closed by others, and hearing of
+    /// it would be one more turn of the loop for every command.
+    writer: Option<OwnedFd>,
     kept: Kept,
     dropped: u64,
 }
@@ -179,6 +184,11 @@ impl Process {
             return;
         }
         if !listener.told_start {
+            let silent = self.channels.iter().all(|channel| channel.kept.end() == 0);
+            if self.tell_start_at.is_some() && self.ended.is_none() && silent {
+                return;
+            }
+            self.tell_start_at = None;
             listener.told_start = true;
             let stdin_offset = self.input.received();
             let pid = self.pid.map_or(0, |pid| pid.as_raw_nonzero().get().cast_unsigned());
@@ -241,7 +251,8 @@ impl Process {
             _ => None,
         };
         let timeout = self.timeout.map(|(at, _)| at);
-        [timeout, self.kill_at, self.give_up_at, tree].into_iter().flatten().min()
+        let due = [timeout, self.tell_start_at, self.kill_at, self.give_up_at, tree];
+        due.into_iter().flatten().min()
     }
 
     /// The terminal's master side, if there is one.

@@ -14,7 +14,7 @@ use crate::lease::Lease;
 use crate::memory::MemoryWatch;
 use crate::prepare::is_init;
 use crate::service::Service;
-use crate::setup::{Setup, narrow_bounding_set};
+use crate::setup::{Setup, empty_bounding_set};
 use crate::tools::Tools;
 use crate::tree::cgroup::Cgroups;
 
@@ -79,7 +79,11 @@ impl Agent {
                 done()
             }
             Body::Forget(forget) => {
-                self.forget(&forget.process)?;
+                let forgotten = self.forget(&forget.process);
+                if forget.silent {
+                    return Ok(None);
+                }
+                forgotten?;
                 done()
             }
             Body::Cancel(cancel) => match self.stream_use(connection, stream) {
@@ -208,7 +212,7 @@ impl Agent {
         }
         // A kernel that does not show it is no reason to fail: then nobody's process is known.
         self.sockets = finds_owners.then(netlink::Socket::sockets).and_then(Result::ok);
-        narrow_bounding_set(root_capabilities);
+        empty_bounding_set(root_capabilities);
         setup.close_in()?;
         self.memory = MemoryWatch::new(memory_limit, self.now);
         self.setup = Some(setup);

@@ -349,6 +349,9 @@ pub struct Start {
     /// between TERM and KILL on timeout; 0: KILL at once
     #[prost(uint32, tag = "10")]
     pub grace_ms: u32,
+    /// Started may come a little later, together with what follows it
+    #[prost(bool, tag = "11")]
+    pub patient: bool,
     #[prost(oneof = "start::Program", tags = "2, 3")]
     pub program: ::core::option::Option<start::Program>,
 }
@@ -547,6 +550,9 @@ pub struct Cancel {
 pub struct Forget {
     #[prost(string, tag = "1")]
     pub process: ::prost::alloc::string::String,
+    /// not answered
+    #[prost(bool, tag = "2")]
+    pub silent: bool,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ListProcesses {}

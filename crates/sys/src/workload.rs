@@ -46,8 +46,6 @@ pub struct Confinement {
     pub landlock: Option<OwnedFd>,
     /// Classic BPF programs, installed in this order.
     pub filters: Vec<Filter>,
-    /// What the caller's bounding set still has; what is not kept of it is dropped, where the caller may do that.
-    pub bounding: u64,
 }
 
 /// A resource limit, with the kernel's number of the resource.
@@ -241,7 +239,7 @@ impl Confinement {
         capabilities: u64,
     ) -> Result<(), Failed> {
         child::limit(self)?;
-        child::become_user(self, credentials, capabilities)?;
+        child::become_user(credentials, capabilities)?;
         child::wall_in(self)?;
         child::filter(self)
     }

@@ -44,6 +44,7 @@ impl Agent {
         // The exit may be seen before the word about the start.
         process.read_status();
         process.status = None;
+        process.channels.iter_mut().for_each(|channel| channel.writer = None);
         if process.not_started.is_none() && process.is_running() {
             // What it wrote comes before the word about its end, as far as there is room.
             for index in 0..process.channels.len() {
@@ -132,6 +133,10 @@ impl Agent {
                 process.timed_out = true;
                 process.ask_to_leave(grace, now);
             }
+            if is_due(process.tell_start_at) {
+                process.tell_start_at = None;
+                self.dirty.push(key);
+            }
             if is_due(process.kill_at) {
                 process.kill_at = None;
                 process.kill_tree(now);
@@ -193,7 +198,7 @@ impl Process {
         }
         self.input.close();
         for channel in &mut self.channels {
-            channel.source = None;
+            (channel.source, channel.writer) = (None, None);
         }
     }
 

@@ -35,6 +35,9 @@ const MOST_PROCESSES: usize = 1024;
 
 const LONGEST_NAME: usize = 128;
 
+/// How long the word about a start waits for that about the end, for hosts who do not mind.
+const PATIENCE: Duration = Duration::from_millis(2);
+
 /// The child's ends, closed here once it has them.
 #[derive(Debug)]
 struct Ends {
@@ -107,6 +110,7 @@ impl Agent {
             is_terminal: start.terminal.is_some(),
             listener: Some(Listener::new(connection, stream, [0, 0])),
             tree: Some(launched.tree),
+            tell_start_at: start.patient.then(|| self.now + PATIENCE),
             timeout: (start.timeout_ms > 0)
                 .then(|| self.now.checked_add(Duration::from_millis(start.timeout_ms)))
                 .flatten()
@@ -121,6 +125,10 @@ impl Agent {
             forgotten: false,
         };
         process.not_started = failed.map(|failed| process.explain(failed));
+        if !process.is_terminal {
+            let [output, error] = &mut process.channels;
+            (output.writer, error.writer) = (Some(ends.output), ends.error);
+        }
         match &mut process.status {
             Some(status) => {
                 if let Err(errno) = status.set_interest(EventFlags::IN) {

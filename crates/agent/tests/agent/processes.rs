@@ -111,7 +111,7 @@ fn an_id_names_one_process_until_it_is_forgotten() {
     let Body::ProcessList(list) = host.ask(Body::ListProcesses(ListProcesses {})) else { panic!() };
     assert_eq!(list.processes.len(), 1);
     assert_eq!((list.processes[0].pid, list.processes[0].running), (pid, true));
-    let forget = || Body::Forget(Forget { process: start.process.clone() });
+    let forget = || Body::Forget(Forget { process: start.process.clone(), silent: false });
     assert_eq!(host.ask_failing(forget()).code, "still-running");
     host.send(stream, Body::Input(Input { data: vec![], close: true }));
     host.finish(stream);
@@ -125,6 +125,47 @@ fn an_id_names_one_process_until_it_is_forgotten() {
     let (stream, _) = host.start(&start);
     host.send(stream, Body::Input(Input { data: vec![], close: true }));
     host.finish(stream);
+    // Without a word, whether there was something to forget or not: the next answer is that of the next question.
+    for _ in 0..2 {
+        host.request(Body::Forget(Forget { process: start.process.clone(), silent: true }));
+    }
+    let Body::ProcessList(list) = host.ask(Body::ListProcesses(ListProcesses {})) else { panic!() };
+    assert_eq!(list.processes, []);
+}
+
+#[test]
+fn a_patient_host_is_told_of_every_start() {
+    let (_agent, mut host) = Agent::configured();
+    let patient = |line: &str| Start { patient: true, ..shell(line) };
+    let forever = patient("sleep 1000");
+    let (stream, pid) = host.start(&forever);
+    assert!(pid > 0);
+    let other = host.request(kill(&forever, 9, Scope::Group));
+    assert_eq!(host.receive_on(other), done());
+    assert_eq!(host.finish(stream).signal(), 9);
+
+    let (stream, _) = host.start(&Start { stdin: true, ..patient("echo here; read x") });
+    assert_eq!(host.read_until(stream, "\n"), "here\n");
+    host.send(stream, Body::Input(Input { data: vec![], close: true }));
+    assert_eq!(
+        host.finish_after(stream, Run { stdout: b"here\n".to_vec(), ..Run::default() }).code(),
+        1
+    );
+
+    let run = host.run(&patient("echo out; exit 3"));
+    assert_eq!((run.out(), run.code()), ("out\n", 3));
+    assert_eq!(host.fail(&Start { patient: true, ..argv(&["nowhere"]) }).code, "program-not-found");
+}
+
+#[test]
+fn output_that_is_closed_early_is_no_end() {
+    let (_agent, mut host) = Agent::configured();
+    let start = Start { stdin: true, ..shell("echo last; exec >&- 2>&-; read x; exit 4") };
+    let (stream, _) = host.start(&start);
+    assert_eq!(host.read_until(stream, "\n"), "last\n");
+    host.send(stream, Body::Input(Input { data: b"go on\n".to_vec(), close: false }));
+    let said = Run { stdout: b"last\n".to_vec(), ..Run::default() };
+    assert_eq!(host.finish_after(stream, said).code(), 4);
 }
 
 #[test]

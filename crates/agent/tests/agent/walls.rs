@@ -141,15 +141,23 @@ fn root_keeps_only_what_was_named() {
     let Some((_cgroup, _agent, mut host)) = pid_one(configure) else { return };
     let start = Start {
         user: Some(user(0)),
-        ..shell("id -u; grep -E '^Cap(Prm|Eff|Bnd)' /proc/self/status")
+        ..shell(
+            "id -u; grep -E '^Cap(Prm|Eff|Inh)' /proc/self/status; grep CapBnd /proc/self/status",
+        )
     };
     let run = host.run(&start);
     assert!(run.out().starts_with("0\n"));
-    for line in run.out().lines().skip(1) {
-        assert!(line.ends_with("\t0000000000000001"), "{line}");
-    }
+    let sets: Vec<_> =
+        run.out().lines().skip(1).filter_map(|line| line.split('\t').nth(1)).collect();
+    let (none, named) = ("0000000000000000", "0000000000000001");
+    assert_eq!(
+        sets,
+        [named, named, named, none],
+        "what `exec` could give is nothing, for root too"
+    );
     // The twin: another user does not.
-    let run = host.run(&shell("grep -E '^Cap(Prm|Eff|Bnd)' /proc/self/status"));
+    let run = host.run(&shell("grep -E '^Cap(Prm|Eff|Inh|Bnd)' /proc/self/status"));
+    assert_eq!(run.out().lines().count(), 4);
     for line in run.out().lines() {
         assert!(line.ends_with("\t0000000000000000"), "{line}");
     }

@@ -148,7 +148,7 @@ mod tests {
     }
 
     fn forget(stream: u64) -> Frame {
-        frame(stream, Body::Forget(Forget { process: "p".repeat(24) }))
+        frame(stream, Body::Forget(Forget { process: "p".repeat(24), silent: true }))
     }
 
     /// The streams of the frames that have arrived.

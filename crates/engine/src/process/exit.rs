@@ -169,6 +169,20 @@ impl ExitRecord {
     }
 }
 
+/// How much work a command that ended well may have done without having had the time to fill its memory, its disk or its
+/// process table. What counts is its work: where many run at once most of a command's time is waiting for a processor.
+const LITTLE_WORK: Duration = Duration::from_millis(2);
+
+/// The same for whoever it started and did not wait for, whose work is not known.
+const LITTLE_TIME: Duration = Duration::from_millis(20);
+
+/// Whether the kernel's counters need not be read.
+pub(super) fn is_too_short_for_limits(exited: &v1::Exited, duration: Duration) -> bool {
+    let worked = Duration::from_micros(exited.user_us.saturating_add(exited.system_us));
+    let well = exited.status == Some(v1::exited::Status::Code(0));
+    well && worked < LITTLE_WORK && duration < LITTLE_TIME
+}
+
 /// Decides why a process ended from what the agent saw and what the kernel counted on the host's side meanwhile.
 ///
 /// `counted` is before and after; without it only the agent speaks.
@@ -248,6 +262,22 @@ mod tests {
 
     fn exited(status: Status) -> v1::Exited {
         v1::Exited { status: Some(status), ..v1::Exited::default() }
+    }
+
+    #[test]
+    fn counters_are_read_unless_there_was_no_time_to_hit_a_limit() {
+        let check = |code: i32, user_us: u64, system_us: u64, ms: u64, expected: bool| {
+            let status = Some(Status::Code(code));
+            let exited = v1::Exited { status, user_us, system_us, ..v1::Exited::default() };
+            let duration = Duration::from_millis(ms);
+            assert_eq!(is_too_short_for_limits(&exited, duration), expected, "{exited:?} {ms}");
+        };
+        check(0, 300, 300, 1, true);
+        check(0, 300, 300, 19, true);
+        check(0, 300, 300, 20, false);
+        check(0, 1200, 900, 3, false);
+        check(0, u64::MAX, u64::MAX, 3, false);
+        check(1, 300, 300, 1, false);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
 use super::attendance::Attendance;
-use super::exit::classify;
+use super::exit::{classify, is_too_short_for_limits};
 use super::place::{Place, Taken};
 use super::turns::Turn;
 use super::{Exit, ProcessControl, ProcessEvent, Reason};
@@ -34,10 +34,6 @@ const RECORD_RUNNING_AFTER: Duration = Duration::from_millis(20);
 
 /// Output that was written before the end comes right behind it. If it does not come in this time, it never will.
 const OUTPUT_AFTER_END: Duration = Duration::from_secs(10);
-
-/// A command that ended well in less time than this cannot have filled its memory, its disk or its process table, so
-/// the kernel's counters need not be read.
-const TOO_SHORT_FOR_LIMITS: Duration = Duration::from_millis(5);
 
 /// How often a full disk is tried again.
 const ROOM_POLL: Duration = Duration::from_millis(250);
@@ -329,8 +325,7 @@ impl Pump {
     }
 
     async fn counted(&self, exited: &Exited, duration: Duration) -> Option<(Counters, Counters)> {
-        let well = exited.status == Some(v1::exited::Status::Code(0));
-        if well && duration < TOO_SHORT_FOR_LIMITS {
+        if is_too_short_for_limits(exited, duration) {
             return None;
         }
         Some((self.baseline, self.live.counters().await?))
@@ -393,7 +388,9 @@ impl Pump {
         point("exec.ended.done");
         self.inner.count_end();
         if recorded {
-            let forget = Body::Forget(v1::Forget { process: self.process.as_str().to_owned() });
+            let process = self.process.as_str().to_owned();
+            // The answer would wake us for nothing.
+            let forget = Body::Forget(v1::Forget { process, silent: true });
             let connection = self.stream.connection();
             // An agent that is gone has nothing to forget.
             let _ = match left_nothing {

@@ -133,7 +133,8 @@ pub(super) async fn begin(
     let begun = Instant::now();
     let patience = request.timeout.map_or(START_TIMEOUT, |t| (t + HOST_GRACE).min(START_TIMEOUT));
     let sent = async {
-        let stream = connection.request(Body::Start(message(&process, &request)))?;
+        let stream =
+            connection.request(Body::Start(message(&process, &request, events.is_some())))?;
         point("exec.sent");
         match started(&stream, patience).await {
             // It may have started all the same: a new connection tells.
@@ -238,7 +239,8 @@ fn check(request: &ExecRequest) -> Result<()> {
     Ok(())
 }
 
-fn message(process: &ProcessId, request: &ExecRequest) -> v1::Start {
+/// `attended`: somebody waits for how it ends.
+fn message(process: &ProcessId, request: &ExecRequest, attended: bool) -> v1::Start {
     let mut environment = request.user.map(environment_of).unwrap_or_default();
     if request.terminal.is_some() {
         environment.insert("TERM".to_owned(), "xterm-256color".to_owned());
@@ -269,6 +271,8 @@ fn message(process: &ProcessId, request: &ExecRequest) -> v1::Start {
         // Zero would mean "none"; the shortest timeout is a millisecond.
         timeout_ms: request.timeout.map_or(0, |timeout| duration_ms(timeout).max(1)),
         grace_ms: 0,
+        // Most commands end at once, and a word less wakes us once less. Whoever talks to a command wants to begin.
+        patient: attended && request.stdin != Stdin::Piped && request.terminal.is_none(),
     }
 }
 
@@ -364,10 +368,10 @@ mod tests {
     fn a_terminal_has_a_kind_unless_the_caller_says_another() {
         let mut request = ExecRequest::new(Program::Shell("x".into()));
         let id = random::process_id();
-        assert_eq!(message(&id, &request).environment.get("TERM"), None);
+        assert_eq!(message(&id, &request, true).environment.get("TERM"), None);
         request.terminal = Some((24, 80));
-        assert_eq!(message(&id, &request).environment["TERM"], "xterm-256color");
+        assert_eq!(message(&id, &request, true).environment["TERM"], "xterm-256color");
         request.environment = belljar_policy::Environment::parse(["TERM=dumb"]).unwrap();
-        assert_eq!(message(&id, &request).environment["TERM"], "dumb");
+        assert_eq!(message(&id, &request, true).environment["TERM"], "dumb");
     }
 }

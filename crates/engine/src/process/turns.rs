@@ -16,8 +16,8 @@ use tokio::time::{Instant, timeout, timeout_at};
 /// A turn ends after this time, even if the program does not run yet: what hangs keeps nobody from starting.
 const LONGEST_START: Duration = Duration::from_millis(10);
 
-/// So long after its start a command has to share with the next.
-const SHORT: Duration = Duration::from_millis(2);
+/// So long after it was sent a command has to share with the next.
+const SHORT: Duration = Duration::from_millis(4);
 
 /// Whoever has waited so long goes ahead without.
 const PATIENCE: Duration = Duration::from_millis(50);
@@ -69,6 +69,7 @@ impl Turn {
 
     /// Does a start in it.
     pub(super) async fn start<T>(&mut self, start: impl Future<Output = T>) -> T {
+        let sent = Instant::now();
         let mut start = pin!(start);
         let started = match timeout_at(self.until, &mut start).await {
             Ok(started) => started,
@@ -77,7 +78,7 @@ impl Turn {
                 start.await
             }
         };
-        self.until = Instant::now() + SHORT;
+        self.until = sent + SHORT;
         started
     }
 
@@ -92,10 +93,10 @@ impl Turn {
 }
 
 impl Default for Turns {
-    /// One more at once than there are processors: a command that waits for us leaves its processor to another.
+    /// Two more at once than there are processors: a command that waits for us leaves its processor to another.
     fn default() -> Self {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        Self::new(processors + 1)
+        Self::new(processors + 2)
     }
 }
 
@@ -144,7 +145,7 @@ mod tests {
             |ms: Duration| (0..6).map(|number| (number, ms * (number as u32 / 2))).collect();
         let expected: Vec<_> = every(STARTING + ms(1));
         assert_eq!(begin_six(ms(1)).await, expected, "short ones have their turn to the end");
-        let expected: Vec<_> = every(STARTING + SHORT);
+        let expected: Vec<_> = every(SHORT);
         assert_eq!(begin_six(ms(1000)).await, expected, "long ones share");
     }
 

@@ -193,7 +193,9 @@ impl FakeAgent {
             },
             Body::Forget(forget) => {
                 self.processes.lock().unwrap().remove(&forget.process);
-                reply(done());
+                if !forget.silent {
+                    reply(done());
+                }
             }
             Body::ListProcesses(_) => {
                 let processes = self.processes.lock().unwrap();
