@@ -79,7 +79,7 @@ pub(crate) fn shield() -> io::Result<()> {
     Ok(())
 }
 
-/// Makes room for six descriptors per process; returns the limit as it was, which the workload gets.
+/// Makes room for eight descriptors per process; returns the limit as it was, which the workload gets.
 pub(crate) fn raise_descriptor_limit() -> io::Result<Limit> {
     let own = Limit::current(FILES)?;
     let wanted = DESCRIPTORS.min(own.hard).max(own.soft);

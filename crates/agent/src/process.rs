@@ -44,8 +44,10 @@ pub(crate) struct Process {
     is_terminal: bool,
     listener: Option<Listener>,
     pub(crate) tree: Option<Tree>,
-    /// The word about the start waits for company until then.
-    tell_start_at: Option<Instant>,
+    /// Until then it may well end at once, and what is told of it waits for that.
+    young_until: Option<Instant>,
+    /// The word about the start waits for company, too.
+    patient: bool,
     /// When the timeout strikes, and how long the group then has.
     timeout: Option<(Instant, u32)>,
     /// When the tree is killed after it was asked to leave.
@@ -66,8 +68,8 @@ pub(crate) struct Process {
 struct Channel {
     /// `None` at its end.
     source: Option<Watched>,
-    /// The writing end, while the main process runs: until then nothing follows from its being closed by others, and hearing of
-    /// it would be one more turn of the loop for every command.
+    /// The writing end, while the process is young: nothing follows from its being closed by others before the main process
+    /// ends, and hearing of it would be one more turn of the loop for every short command.
     writer: Option<OwnedFd>,
     kept: Kept,
     dropped: u64,
@@ -185,10 +187,9 @@ impl Process {
         }
         if !listener.told_start {
             let silent = self.channels.iter().all(|channel| channel.kept.end() == 0);
-            if self.tell_start_at.is_some() && self.ended.is_none() && silent {
+            if self.patient && self.young_until.is_some() && self.ended.is_none() && silent {
                 return;
             }
-            self.tell_start_at = None;
             listener.told_start = true;
             let stdin_offset = self.input.received();
             let pid = self.pid.map_or(0, |pid| pid.as_raw_nonzero().get().cast_unsigned());
@@ -225,6 +226,12 @@ impl Process {
         }
     }
 
+    /// Nothing waits for its end any more.
+    fn grow_up(&mut self) {
+        self.young_until = None;
+        self.channels.iter_mut().for_each(|channel| channel.writer = None);
+    }
+
     /// Gives memory back that is not in use.
     pub(crate) fn trim(&mut self) {
         for channel in &mut self.channels {
@@ -251,7 +258,7 @@ impl Process {
             _ => None,
         };
         let timeout = self.timeout.map(|(at, _)| at);
-        let due = [timeout, self.tell_start_at, self.kill_at, self.give_up_at, tree];
+        let due = [timeout, self.young_until, self.kill_at, self.give_up_at, tree];
         due.into_iter().flatten().min()
     }
 

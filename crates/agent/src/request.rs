@@ -14,7 +14,7 @@ use crate::lease::Lease;
 use crate::memory::MemoryWatch;
 use crate::prepare::is_init;
 use crate::service::Service;
-use crate::setup::{Setup, empty_bounding_set};
+use crate::setup::{Setup, narrow_bounding_set};
 use crate::tools::Tools;
 use crate::tree::cgroup::Cgroups;
 
@@ -212,7 +212,7 @@ impl Agent {
         }
         // A kernel that does not show it is no reason to fail: then nobody's process is known.
         self.sockets = finds_owners.then(netlink::Socket::sockets).and_then(Result::ok);
-        empty_bounding_set(root_capabilities);
+        narrow_bounding_set(root_capabilities);
         setup.close_in()?;
         self.memory = MemoryWatch::new(memory_limit, self.now);
         self.setup = Some(setup);

@@ -103,7 +103,12 @@ impl Setup {
         };
         let tree_kill = configure.tree_kill();
         let setup = Self {
-            confinement: Rc::new(Confinement { limits, landlock, filters: own_filters }),
+            confinement: Rc::new(Confinement {
+                limits,
+                landlock,
+                filters: own_filters,
+                bounding: configure.root_capabilities,
+            }),
             user: configure.user.unwrap_or_default(),
             environment: configure.environment,
             working_directory: configure.working_directory,
@@ -144,6 +149,7 @@ impl Setup {
             limits: self.confinement.limits.clone(),
             landlock: ruleset(&layered.rules, &mut Walls::default())?,
             filters: self.confinement.filters.clone(),
+            bounding: self.confinement.bounding,
         });
         self.workspace_layer = Some(open_layer(&layered.layer)?);
         layered.seen = now;
@@ -230,21 +236,8 @@ fn open_path(path: &[u8]) -> rustix::io::Result<OwnedFd> {
     rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// Takes from everything that is started from here what `exec` could give it. What root may do is handed down instead, by
-/// the set that is inherited: programs of others are started without it.
-pub(crate) fn empty_bounding_set(root: u64) {
-    // What cannot be handed down has to stay.
-    narrow_bounding_set(if hand_down(root).is_ok() { 0 } else { root });
-}
-
-fn hand_down(capabilities: u64) -> rustix::io::Result<()> {
-    let mut sets = rustix::thread::capabilities(None)?;
-    let wanted = rustix::thread::CapabilitySet::from_bits_retain(capabilities);
-    sets.inheritable = wanted & sets.permitted;
-    rustix::thread::set_capabilities(None, sets)
-}
-
-fn narrow_bounding_set(kept: u64) {
+/// What no program that is started from here can ever have, whoever it runs as.
+pub(crate) fn narrow_bounding_set(kept: u64) {
     for capability in (0..64).map(|number| 1 << number).filter(|bit| kept & bit == 0) {
         let capability = rustix::thread::CapabilitySet::from_bits_retain(capability);
         // Most are gone already, and looking is cheaper than taking away.

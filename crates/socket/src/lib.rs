@@ -12,17 +12,34 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::time::{Sleep, sleep};
 
 #[derive(Debug)]
 pub struct Socket {
     /// Watched for what can be read.
     stream: AsyncFd<UnixStream>,
-    /// The same socket, watched for room: from when it had none until it has.
-    full: Option<AsyncFd<UnixStream>>,
+    /// From when there was no room until there is.
+    full: Option<Full>,
 }
+
+/// How it is found out that there may be room again.
+#[derive(Debug)]
+enum Full {
+    /// By the same socket, watched for it.
+    Watched(AsyncFd<UnixStream>),
+    /// By trying again: watching takes a descriptor, and there is none.
+    Unwatched(Pin<Box<Sleep>>),
+}
+
+/// How often is tried again what cannot be watched.
+const TRY_AGAIN: Duration = Duration::from_millis(50);
+
+/// What is read at once through a buffer that has to be cleared first.
+const MOST_CLEARED: usize = 64 << 10;
 
 impl Socket {
     pub fn new(stream: UnixStream) -> io::Result<Self> {
@@ -32,6 +49,7 @@ impl Socket {
 
     /// Waits for bytes and adds as many as there are to the buffer, which has room for some. None: the other side has ended.
     pub async fn receive(&self, buffer: &mut Vec<u8>) -> io::Result<usize> {
+        debug_assert!(buffer.len() < buffer.capacity());
         loop {
             let mut ready = self.stream.readable().await?;
             let room = buffer.capacity() - buffer.len();
@@ -49,13 +67,24 @@ impl Socket {
         self.stream.get_ref().write(bytes)
     }
 
-    /// Waits until there is room.
+    /// Waits until there may be room.
     pub async fn room(&self) -> io::Result<()> {
-        self.watch_for_room()?.writable().await.map(drop)
+        match self.watch_for_room() {
+            Full::Watched(full) => full.writable().await.map(drop),
+            Full::Unwatched(sleep) => {
+                sleep.await;
+                Ok(())
+            }
+        }
     }
 
-    fn watch_for_room(&self) -> io::Result<AsyncFd<UnixStream>> {
-        watch(self.stream.get_ref().try_clone()?, Interest::WRITABLE)
+    fn watch_for_room(&self) -> Full {
+        let watched =
+            self.stream.get_ref().try_clone().and_then(|same| watch(same, Interest::WRITABLE));
+        match watched {
+            Ok(watched) => Full::Watched(watched),
+            Err(_) => Full::Unwatched(Box::pin(sleep(TRY_AGAIN))),
+        }
     }
 
     fn poll_send(
@@ -64,16 +93,20 @@ impl Socket {
         send: impl Fn(&mut &UnixStream) -> io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
         loop {
-            if let Some(full) = &self.full {
-                ready!(full.poll_write_ready(context))?.clear_ready();
-            }
+            let ready = match &mut self.full {
+                Some(Full::Watched(full)) => Some(ready!(full.poll_write_ready(context))?),
+                Some(Full::Unwatched(sleep)) => {
+                    ready!(sleep.as_mut().poll(context));
+                    None
+                }
+                None => None,
+            };
             match send(&mut self.stream.get_ref()) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    if self.full.is_none() {
-                        self.full = Some(self.watch_for_room()?);
-                    }
-                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => match ready {
+                    Some(mut ready) => ready.clear_ready(),
+                    None => self.full = Some(self.watch_for_room()),
+                },
                 sent => {
                     self.full = None;
                     return Poll::Ready(sent);
@@ -124,7 +157,7 @@ impl AsyncRead for Socket {
     ) -> Poll<io::Result<()>> {
         loop {
             let mut ready = ready!(self.stream.poll_read_ready(context))?;
-            let room = buffer.initialize_unfilled();
+            let room = buffer.initialize_unfilled_to(buffer.remaining().min(MOST_CLEARED));
             if let Some(count) =
                 attempt(&mut ready, room.len(), |mut stream| Read::read(&mut stream, room))?
             {
@@ -197,29 +230,53 @@ mod tests {
         assert_eq!(&answer, b"seen");
     }
 
+    /// Sends as much as there is room for; how much that is.
+    fn fill(socket: &Socket) -> usize {
+        let block = [7; 64 << 10];
+        let mut sent = 0;
+        loop {
+            match socket.try_send(&block) {
+                Ok(count) => sent += count,
+                Err(error) => {
+                    assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+                    return sent;
+                }
+            }
+        }
+    }
+
+    /// Takes as much as was sent.
+    async fn take(socket: &Socket, sent: usize) {
+        let (mut got, mut buffer) = (0, Vec::with_capacity(100_000));
+        while got < sent {
+            buffer.clear();
+            got += socket.receive(&mut buffer).await.unwrap();
+        }
+        assert_eq!(got, sent);
+    }
+
     #[tokio::test]
     async fn by_reference_too() {
         let (ours, theirs) = pair();
-        let block = [7; 64 << 10];
-        let mut sent = 0;
-        let full = loop {
-            match ours.try_send(&block) {
-                Ok(count) => sent += count,
-                Err(error) => break error,
-            }
-        };
-        assert_eq!(full.kind(), io::ErrorKind::WouldBlock);
-        let mut buffer = Vec::with_capacity(100_000);
-        let mut got = 0;
-        let (room, ()) = tokio::join!(ours.room(), async {
-            while got < sent {
-                buffer.clear();
-                got += theirs.receive(&mut buffer).await.unwrap();
-            }
-        });
+        let sent = fill(&ours);
+        let (room, ()) = tokio::join!(ours.room(), take(&theirs, sent));
         room.unwrap();
         drop(ours);
-        assert_eq!((got, theirs.receive(&mut buffer).await.unwrap()), (sent, 0));
+        assert_eq!(theirs.receive(&mut Vec::with_capacity(1)).await.unwrap(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn goes_on_without_a_descriptor_to_watch() {
+        let (mut ours, theirs) = pair();
+        let sent = fill(&ours);
+        ours.full = Some(Full::Unwatched(Box::pin(sleep(TRY_AGAIN))));
+        let (written, ()) = tokio::join!(ours.write_all(b"more"), async {
+            // Once for nothing.
+            sleep(TRY_AGAIN * 3 / 2).await;
+            take(&theirs, sent + 4).await;
+        });
+        written.unwrap();
+        assert!(ours.full.is_none());
     }
 
     /// Whether anything in this process watches a socket for room, by any of its descriptors.
@@ -259,11 +316,7 @@ mod tests {
             }
         });
         assert!(full.await);
-        let (mut got, mut buffer) = (0, Vec::with_capacity(100_000));
-        while got < sent {
-            buffer.clear();
-            got += theirs.receive(&mut buffer).await.unwrap();
-        }
+        take(&theirs, sent).await;
         ours.write_all(b"more").await.unwrap();
         assert!(!is_watched_for_room(&ours));
     }

@@ -46,6 +46,8 @@ pub struct Confinement {
     pub landlock: Option<OwnedFd>,
     /// Classic BPF programs, installed in this order.
     pub filters: Vec<Filter>,
+    /// What the caller's bounding set still has; what is not kept of it is dropped, where the caller may do that.
+    pub bounding: u64,
 }
 
 /// A resource limit, with the kernel's number of the resource.
@@ -79,7 +81,7 @@ pub struct Planned {
     pub working_directory: CString,
     /// `None`: the caller's own user and groups stay.
     pub credentials: Option<Credentials>,
-    /// Kept in the permitted, effective and inheritable sets, as far as the caller has them.
+    /// Kept in the permitted, effective and inheritable sets, as far as the caller has them; what it has must be in its bounding set, too.
     pub capabilities: u64,
 }
 
@@ -239,7 +241,7 @@ impl Confinement {
         capabilities: u64,
     ) -> Result<(), Failed> {
         child::limit(self)?;
-        child::become_user(credentials, capabilities)?;
+        child::become_user(self, credentials, capabilities)?;
         child::wall_in(self)?;
         child::filter(self)
     }

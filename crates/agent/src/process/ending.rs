@@ -44,7 +44,7 @@ impl Agent {
         // The exit may be seen before the word about the start.
         process.read_status();
         process.status = None;
-        process.channels.iter_mut().for_each(|channel| channel.writer = None);
+        process.grow_up();
         if process.not_started.is_none() && process.is_running() {
             // What it wrote comes before the word about its end, as far as there is room.
             for index in 0..process.channels.len() {
@@ -133,8 +133,8 @@ impl Agent {
                 process.timed_out = true;
                 process.ask_to_leave(grace, now);
             }
-            if is_due(process.tell_start_at) {
-                process.tell_start_at = None;
+            if is_due(process.young_until) {
+                process.grow_up();
                 self.dirty.push(key);
             }
             if is_due(process.kill_at) {
@@ -197,8 +197,9 @@ impl Process {
             self.end(Ended::Signal(Signal::KILL.as_raw()), Usage::default());
         }
         self.input.close();
+        self.grow_up();
         for channel in &mut self.channels {
-            (channel.source, channel.writer) = (None, None);
+            channel.source = None;
         }
     }
 

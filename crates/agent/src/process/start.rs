@@ -35,10 +35,10 @@ const MOST_PROCESSES: usize = 1024;
 
 const LONGEST_NAME: usize = 128;
 
-/// How long the word about a start waits for that about the end, for hosts who do not mind.
-const PATIENCE: Duration = Duration::from_millis(2);
+/// How long a process is young. Most commands have ended by then.
+const YOUTH: Duration = Duration::from_millis(2);
 
-/// The child's ends, closed here once it has them.
+/// The child's ends. Those of its output are kept while it is young, the others are closed once it has them.
 #[derive(Debug)]
 struct Ends {
     input: Option<OwnedFd>,
@@ -110,7 +110,8 @@ impl Agent {
             is_terminal: start.terminal.is_some(),
             listener: Some(Listener::new(connection, stream, [0, 0])),
             tree: Some(launched.tree),
-            tell_start_at: start.patient.then(|| self.now + PATIENCE),
+            young_until: Some(self.now + YOUTH),
+            patient: start.patient,
             timeout: (start.timeout_ms > 0)
                 .then(|| self.now.checked_add(Duration::from_millis(start.timeout_ms)))
                 .flatten()

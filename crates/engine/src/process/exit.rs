@@ -173,7 +173,7 @@ impl ExitRecord {
 /// process table. What counts is its work: where many run at once most of a command's time is waiting for a processor.
 const LITTLE_WORK: Duration = Duration::from_millis(2);
 
-/// The same for whoever it started and did not wait for, whose work is not known.
+/// The same for whoever it started and did not wait for, whose work is not known, if they have closed its output.
 const LITTLE_TIME: Duration = Duration::from_millis(20);
 
 /// Whether the kernel's counters need not be read.

@@ -324,8 +324,13 @@ impl Pump {
         }
     }
 
-    async fn counted(&self, exited: &Exited, duration: Duration) -> Option<(Counters, Counters)> {
-        if is_too_short_for_limits(exited, duration) {
+    async fn counted(
+        &mut self,
+        exited: &Exited,
+        duration: Duration,
+    ) -> Option<(Counters, Counters)> {
+        // Of whom it has left behind nobody knows how much they have done.
+        if is_too_short_for_limits(exited, duration) && self.is_closed() {
             return None;
         }
         Some((self.baseline, self.live.counters().await?))
@@ -406,12 +411,18 @@ impl Pump {
         }
     }
 
+    /// Whether the agent has said that nobody has its output open any more, once it has said that it ended: then the two come
+    /// together.
+    fn is_closed(&mut self) -> bool {
+        self.closed |= matches!(self.stream.try_next(), Some(Ok(Body::Closed(_))));
+        self.closed
+    }
+
     /// Whether the agent can forget the process whenever it likes. Whoever still has its output open would be held up by what
     /// the agent keeps of it for us, and much output is much of the sandbox's memory.
-    fn has_left_nothing(&self) -> bool {
-        let closed = self.closed || matches!(self.stream.try_next(), Some(Ok(Body::Closed(_))));
+    fn has_left_nothing(&mut self) -> bool {
         let received = self.place.received();
-        closed && received.stdout + received.stderr <= KEPT_UNTIL_LATER
+        self.is_closed() && received.stdout + received.stderr <= KEPT_UNTIL_LATER
     }
 }
 

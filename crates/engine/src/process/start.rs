@@ -365,6 +365,18 @@ mod tests {
     }
 
     #[test]
+    fn a_start_is_told_at_once_to_whoever_goes_on_with_it() {
+        let id = random::process_id();
+        let mut request = ExecRequest::new(Program::Shell("x".into()));
+        assert!(message(&id, &request, true).patient);
+        assert!(!message(&id, &request, false).patient, "nobody waits for the end");
+        request.terminal = Some((24, 80));
+        assert!(!message(&id, &request, true).patient);
+        request = ExecRequest { stdin: Stdin::Piped, terminal: None, ..request };
+        assert!(!message(&id, &request, true).patient);
+    }
+
+    #[test]
     fn a_terminal_has_a_kind_unless_the_caller_says_another() {
         let mut request = ExecRequest::new(Program::Shell("x".into()));
         let id = random::process_id();

@@ -110,7 +110,7 @@ mod tests {
 
     use super::*;
 
-    const STARTING: Duration = Duration::from_millis(3);
+    const STARTING: Duration = Duration::from_millis(2);
 
     fn tenant(name: &str) -> TenantId {
         TenantId::parse(name).unwrap()

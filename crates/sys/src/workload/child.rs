@@ -37,7 +37,7 @@ fn prepare(planned: &Planned, confinement: &Confinement, ends: Ends) -> Result<(
         step(Stage::Terminal, libc::SYS_ioctl, [0, libc::TIOCSCTTY as usize, 0, 0, 0])?;
     }
     limit(confinement)?;
-    become_user(planned.credentials.as_ref(), planned.capabilities)?;
+    become_user(confinement, planned.credentials.as_ref(), planned.capabilities)?;
     // As the user, who must be allowed to enter it; `/proc/N/fd/M` and its kin would lead out of what paths can say.
     let directory = open_directory(planned.working_directory.as_ptr() as usize)?;
     step(Stage::WorkingDirectory, libc::SYS_fchdir, [directory as usize, 0, 0, 0, 0])?;
@@ -89,7 +89,20 @@ pub(super) fn limit_one(Limit { resource, soft, hard }: Limit) -> Result<()> {
     step(Stage::Limits, libc::SYS_prlimit64, [0, resource as usize, pointer, 0, 0])
 }
 
-pub(super) fn become_user(credentials: Option<&Credentials>, capabilities: u64) -> Result<()> {
+pub(super) fn become_user(
+    confinement: &Confinement,
+    credentials: Option<&Credentials>,
+    capabilities: u64,
+) -> Result<()> {
+    // First, because it takes a privilege. Without that privilege nothing could be gained from the set either: the
+    // permitted set is emptied below and no-new-privileges is set.
+    let mut unwanted = confinement.bounding & !capabilities;
+    while unwanted != 0 {
+        let capability = unwanted.trailing_zeros() as usize;
+        unwanted &= unwanted - 1;
+        let drop = libc::PR_CAPBSET_DROP as usize;
+        let _ = call(libc::SYS_prctl, [drop, capability, 0, 0, 0]);
+    }
     if let Some(Credentials { uid, gid, groups }) = credentials {
         let (uid, gid) = (*uid as usize, *gid as usize);
         let list = [groups.len(), groups.as_ptr() as usize, 0, 0, 0];
