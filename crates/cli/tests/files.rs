@@ -100,6 +100,37 @@ fn files_and_directories_are_copied_both_ways() {
     assert!(!place.path("x").exists());
 }
 
+/// The sandbox leaves links where later copies will go.
+#[test]
+fn nothing_is_written_through_a_link_that_a_sandbox_made() {
+    let Some(place) = place() else { return };
+    let home = place.path("home");
+    std::fs::create_dir(&home).unwrap();
+    std::fs::write(home.join("key"), "mine").unwrap();
+    let lay = format!(
+        "ln -s {0} /output/output; ln -s {0}/key /output/key; mkdir /output/d; ln -s ../f /output/d/l; echo x > /output/f",
+        home.display()
+    );
+    place.run(&["exec", "f", "--", "sh", "-c", &lay]).exits(0);
+    let copied = place.run(&["cp", "f:/output", "results", "--json"]).exits(0).json();
+    assert_eq!((&copied["links"], &copied["skipped"]), (&1.into(), &2.into()));
+    assert!(!place.path("results/output").is_symlink() && !place.path("results/key").is_symlink());
+    assert_eq!(std::fs::read_to_string(place.path("results/d/l")).unwrap(), "x\n");
+
+    // Links that are there all the same: made by somebody else, or in a workspace that is shared.
+    std::os::unix::fs::symlink(&home, place.path("results/output")).unwrap();
+    std::os::unix::fs::symlink(home.join("key"), place.path("results/key")).unwrap();
+    let steal = "rm /output/output /output/key; echo evil > /output/key";
+    place.run(&["exec", "f", "--", "sh", "-c", steal]).exits(0);
+    let refused = place.run(&["cp", "f:/output", "results"]).exits(125);
+    assert!(refused.stderr.contains("remove it first"), "{}", refused.stderr);
+    place.run(&["cp", "f:/output/key", "results/key"]).exits(0);
+    assert_eq!(std::fs::read_to_string(place.path("results/key")).unwrap(), "evil\n");
+    let left: Vec<_> = std::fs::read_dir(&home).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(left, ["key"]);
+    assert_eq!(std::fs::read_to_string(home.join("key")).unwrap(), "mine");
+}
+
 #[test]
 fn archives_go_in_and_out() {
     let Some(place) = place() else { return };

@@ -7,8 +7,9 @@ use clap::{Args, Subcommand};
 /// Copy files and directories into or out of a sandbox
 ///
 /// One side is `SANDBOX:PATH`, the other a path of this machine, or `-` for standard input or output. Directories are
-/// copied whole; links, devices and names that lead elsewhere are never followed. Relative paths inside start at the
-/// sandbox's working directory.
+/// copied whole. Out of a sandbox nothing is written through a link: one in a file's place gives way, and links that
+/// lead out of the copied directory are left out in both directions, like devices, pipes and sockets. Relative paths inside
+/// start at the sandbox's working directory.
 #[derive(Args, Debug)]
 pub(crate) struct CpArgs {
     /// What to copy

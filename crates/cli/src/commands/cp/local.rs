@@ -1,182 +1,184 @@
-//! This machine's side: packing a directory, unpacking what a sandbox sent, saving a file.
-//!
-//! An archive from a sandbox is untrusted. Entries stay below the target: names with `..`, absolute names and ways
-//! through links lead nowhere; only files, directories and links are made, never with set-user bits.
+//! This machine's side: packing a directory, saving a file, and where what a sandbox sent goes.
 
-use std::fs::{File, OpenOptions};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use tar::EntryType;
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, openat, renameat, statat, unlinkat};
 
-use super::Copied;
+use super::unpack::leads_out;
 
-/// More is not what anybody copies by hand.
-const MAX_ENTRIES: u64 = 1_000_000;
-
-/// Writes everything below `directory` as a tar archive, links as links.
-pub(super) fn pack(directory: &Path, to: &mut dyn Write) -> io::Result<()> {
+/// Writes everything below `directory` as a tar archive, links as links. What a sandbox would refuse is left out: how many.
+pub(super) fn pack(directory: &Path, to: &mut dyn Write) -> io::Result<u64> {
     let mut builder = tar::Builder::new(to);
     builder.follow_symlinks(false);
-    append(&mut builder, directory, Path::new(""))?;
-    builder.finish()
+    let left_out = append(&mut builder, directory, Path::new(""), 0)?;
+    builder.finish()?;
+    Ok(left_out)
 }
 
 fn append(
     builder: &mut tar::Builder<&mut dyn Write>,
     directory: &Path,
     prefix: &Path,
-) -> io::Result<()> {
+    depth: usize,
+) -> io::Result<u64> {
     let mut entries: Vec<_> = std::fs::read_dir(directory)?.collect::<Result<_, _>>()?;
     entries.sort_by_key(std::fs::DirEntry::file_name);
+    let mut left_out = 0;
     for entry in entries {
         let (path, name) = (entry.path(), prefix.join(entry.file_name()));
         let kind = entry.file_type()?;
         if kind.is_dir() {
             builder.append_path_with_name(&path, &name)?;
-            append(builder, &path, &name)?;
-        } else if kind.is_file() || kind.is_symlink() {
+            left_out += append(builder, &path, &name, depth + 1)?;
+        } else if kind.is_file()
+            || kind.is_symlink() && !leads_out(path.read_link()?.as_os_str().as_bytes(), depth)
+        {
             builder.append_path_with_name(&path, &name)?;
+        } else {
+            left_out += 1;
         }
     }
-    Ok(())
+    Ok(left_out)
 }
 
-/// Unpacks a tar archive into `target`, which is made where it is missing.
-pub(super) fn unpack(archive: &mut dyn Read, target: &Path) -> io::Result<Copied> {
-    std::fs::create_dir_all(target)?;
-    let mut copied = Copied::default();
-    let mut archive = tar::Archive::new(archive);
-    let mut entries = 0u64;
-    for entry in archive.entries()? {
-        let mut entry = entry?;
-        entries += 1;
-        if entries > MAX_ENTRIES {
-            return Err(io::Error::other("the directory has more than a million entries"));
-        }
-        let count = match entry.header().entry_type() {
-            EntryType::Regular => &mut copied.files,
-            EntryType::Directory => &mut copied.directories,
-            EntryType::Symlink => &mut copied.links,
-            _ => &mut copied.skipped,
-        };
-        *count += 1;
-        let known = matches!(
-            entry.header().entry_type(),
-            EntryType::Regular | EntryType::Directory | EntryType::Symlink
-        );
-        if !known {
-            continue;
-        }
-        copied.bytes += entry.size();
-        entry.set_preserve_permissions(false);
-        if !entry.unpack_in(target)? {
-            let name = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
-            return Err(io::Error::other(format!("the name {name:?} leads out of the target")));
-        }
-    }
-    Ok(copied)
+/// Where something goes: a directory that was named by whoever copies, and a name in it, which may be a sandbox's idea or
+/// a sandbox's link by now.
+#[derive(Debug)]
+pub(super) struct Target {
+    directory: PathBuf,
+    /// Empty: the directory itself.
+    name: OsString,
 }
 
-/// Writes `content` to `path` under another name first, so that a file is there whole or not at all.
-pub(super) fn save(content: &mut dyn Read, path: &Path, mode: u32) -> io::Result<u64> {
-    if path.is_symlink() || path.metadata().is_ok_and(|found| !found.is_file()) {
-        // A device or a link was named on purpose.
-        return io::copy(content, &mut File::create(path)?);
+impl Target {
+    /// Below `named` where that is a directory; it keeps its name then.
+    pub(super) fn new(named: PathBuf, source: &str) -> Self {
+        if named.is_dir() {
+            let name = Path::new(source).file_name().unwrap_or_default().to_owned();
+            return Self { directory: named, name };
+        }
+        match (named.parent(), named.file_name()) {
+            (Some(parent), Some(name)) => {
+                let here = parent.as_os_str().is_empty();
+                let directory = if here { Path::new(".") } else { parent };
+                Self { directory: directory.to_owned(), name: name.to_owned() }
+            }
+            _ => Self { directory: named, name: OsString::new() },
+        }
     }
-    let unfinished = beside(path);
-    let mut file =
-        OpenOptions::new().write(true).create_new(true).mode(mode & 0o777).open(&unfinished)?;
+
+    /// A directory, made with those above it where it is missing.
+    pub(super) fn make_directory(&self) -> io::Result<OwnedFd> {
+        std::fs::create_dir_all(&self.directory)?;
+        let directory = self.open()?;
+        match self.name.is_empty() {
+            true => Ok(directory),
+            false => enter(&directory, &self.name, Mode::from_raw_mode(0o777))
+                .map_err(|error| about(&self.path(), &error)),
+        }
+    }
+
+    fn open(&self) -> io::Result<OwnedFd> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        openat(CWD, &self.directory, flags, Mode::empty())
+            .map_err(|errno| about(&self.directory, &errno.into()))
+    }
+
+    fn path(&self) -> PathBuf {
+        self.directory.join(&self.name)
+    }
+}
+
+/// A directory in a directory, made where it is missing. Never through a link.
+pub(super) fn enter(directory: impl AsFd, name: &OsStr, mode: Mode) -> io::Result<OwnedFd> {
+    match rustix::fs::mkdirat(&directory, name, mode) {
+        Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+        Err(errno) => return Err(errno.into()),
+    }
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    openat(directory, name, flags, Mode::empty()).map_err(|errno| match errno {
+        rustix::io::Errno::LOOP | rustix::io::Errno::NOTDIR => {
+            io::Error::other("a file or a link is where a directory should be; remove it first")
+        }
+        errno => errno.into(),
+    })
+}
+
+pub(super) fn about(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("`{}`: {error}", path.display()))
+}
+
+/// Where links are the system's own: `/dev/stdout`, `/dev/fd/3`.
+const SPECIAL: [&str; 2] = ["/dev", "/proc"];
+
+/// Writes `content` under another name first, so that a file is there whole or not at all. A link in its place gives way: a
+/// sandbox may have made it.
+pub(super) fn save(content: &mut dyn Read, target: &Target, mode: u32) -> io::Result<u64> {
+    if SPECIAL.iter().any(|special| target.directory.starts_with(special)) {
+        return io::copy(content, &mut File::create(target.path())?);
+    }
+    let (directory, name) = (target.open()?, &target.name);
+    let found = statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW).ok();
+    let kind = found.map(|found| FileType::from_raw_mode(found.st_mode));
+    if kind.is_some_and(|kind| kind.is_fifo() || kind.is_char_device() || kind.is_block_device()) {
+        let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut file = File::from(openat(&directory, name, flags, Mode::empty())?);
+        return io::copy(content, &mut file);
+    }
+    let unfinished = unfinished(name);
+    let mut file = create(&directory, &unfinished, mode)?;
     let copied = io::copy(content, &mut file).and_then(|bytes| {
-        std::fs::rename(&unfinished, path)?;
+        renameat(&directory, &unfinished, &directory, name)?;
         Ok(bytes)
     });
     if copied.is_err() {
-        let _ = std::fs::remove_file(&unfinished);
+        let _ = unlinkat(&directory, &unfinished, AtFlags::empty());
     }
-    copied
+    copied.map_err(|error| about(&target.path(), &error))
 }
 
-fn beside(path: &Path) -> PathBuf {
-    let mut name = std::ffi::OsString::from(".");
-    name.push(path.file_name().unwrap_or_default());
-    name.push(format!(".{}", std::process::id()));
-    path.with_file_name(name)
+/// A file that was not there before, with no more than plain permissions.
+pub(super) fn create(directory: impl AsFd, name: &OsStr, mode: u32) -> io::Result<File> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mode = Mode::from_raw_mode(mode & 0o777 | 0o600);
+    Ok(File::from(openat(directory, name, flags, mode)?))
 }
 
-/// The last part of a path inside a sandbox; one without a name of its own adds nothing.
-pub(super) fn name_of(path: &str) -> PathBuf {
-    Path::new(path).file_name().map(PathBuf::from).unwrap_or_default()
+fn unfinished(name: &OsStr) -> OsString {
+    let mut unfinished = OsString::from(".");
+    unfinished.push(name);
+    unfinished.push(format!(".{}", std::process::id()));
+    unfinished
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::symlink;
+
+    fn target(path: PathBuf) -> Target {
+        Target::new(path, "/output/file")
+    }
 
     #[test]
-    fn a_directory_comes_back_as_it_was() {
+    fn what_leads_out_is_not_packed() {
         let place = tempfile::tempdir().unwrap();
-        let from = place.path().join("from");
-        std::fs::create_dir_all(from.join("a/b")).unwrap();
-        std::fs::write(from.join("a/b/file"), "content").unwrap();
-        std::fs::write(from.join("x".repeat(150)), "long").unwrap();
-        std::os::unix::fs::symlink("a/b/file", from.join("link")).unwrap();
+        std::fs::create_dir(place.path().join("a")).unwrap();
+        std::fs::write(place.path().join("file"), "x").unwrap();
+        symlink("../file", place.path().join("a/inside")).unwrap();
+        symlink("/etc/passwd", place.path().join("a/absolute")).unwrap();
+        symlink("../../x", place.path().join("a/above")).unwrap();
         let mut archive = Vec::new();
-        pack(&from, &mut archive).unwrap();
-        let to = place.path().join("to");
-        let copied = unpack(&mut archive.as_slice(), &to).unwrap();
-        assert_eq!((copied.files, copied.directories, copied.links, copied.skipped), (2, 2, 1, 0));
-        assert_eq!(std::fs::read_to_string(to.join("link")).unwrap(), "content");
-        assert_eq!(std::fs::read_to_string(to.join("x".repeat(150))).unwrap(), "long");
-    }
-
-    fn archive(entries: &[(&str, EntryType, &str)]) -> Vec<u8> {
-        let mut builder = tar::Builder::new(Vec::new());
-        for (name, kind, content) in entries {
-            let mut header = tar::Header::new_gnu();
-            header.set_entry_type(*kind);
-            header.set_mode(0o4755);
-            let data = if *kind == EntryType::Regular { content.as_bytes() } else { b"" };
-            header.set_size(data.len() as u64);
-            if *kind == EntryType::Symlink {
-                header.set_link_name(content).unwrap();
-            }
-            // Past the checks of the writer, which has manners.
-            header.as_mut_bytes()[..name.len()].copy_from_slice(name.as_bytes());
-            header.set_cksum();
-            builder.append(&header, data).unwrap();
-        }
-        builder.into_inner().unwrap()
-    }
-
-    #[test]
-    fn an_archive_cannot_leave_its_target() {
-        let regular = EntryType::Regular;
-        let attacks: [&[(&str, EntryType, &str)]; 3] = [
-            &[("../out", regular, "x")],
-            &[("a/../../out", regular, "x")],
-            &[("link", EntryType::Symlink, ".."), ("link/out", regular, "x")],
-        ];
-        for attack in attacks {
-            let place = tempfile::tempdir().unwrap();
-            let target = place.path().join("target");
-            let result = unpack(&mut archive(attack).as_slice(), &target);
-            assert!(result.is_err(), "{attack:?}");
-            assert!(!place.path().join("out").exists(), "{attack:?}");
-        }
-    }
-
-    #[test]
-    fn harmless_twins_are_unpacked_without_set_user_bits() {
-        use std::os::unix::fs::MetadataExt;
-        let place = tempfile::tempdir().unwrap();
-        let entries = [("a/in", EntryType::Regular, "x"), ("pipe", EntryType::Fifo, "")];
-        let copied = unpack(&mut archive(&entries).as_slice(), place.path()).unwrap();
-        assert_eq!((copied.files, copied.skipped), (1, 1));
-        let mode = place.path().join("a/in").metadata().unwrap().mode();
-        assert_eq!(mode & 0o7000, 0);
-        assert!(!place.path().join("pipe").exists());
+        assert_eq!(pack(place.path(), &mut archive).unwrap(), 2);
+        let mut archive = tar::Archive::new(archive.as_slice());
+        let paths: Vec<_> =
+            archive.entries().unwrap().map(|e| e.unwrap().path().unwrap().into_owned()).collect();
+        assert_eq!(paths, ["a/", "a/inside", "file"].map(PathBuf::from));
     }
 
     #[test]
@@ -189,9 +191,29 @@ mod tests {
         }
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("file");
-        assert_eq!(save(&mut b"whole".as_slice(), &path, 0o644).unwrap(), 5);
-        assert!(save(&mut Broken, &path, 0o644).is_err());
+        assert_eq!(save(&mut b"whole".as_slice(), &target(path.clone()), 0o644).unwrap(), 5);
+        assert!(save(&mut Broken, &target(path.clone()), 0o644).is_err());
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "whole");
         assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_link_gives_way_and_is_not_followed() {
+        let place = tempfile::tempdir().unwrap();
+        let (precious, into) = (place.path().join("precious"), place.path().join("into"));
+        std::fs::write(&precious, "precious").unwrap();
+        std::fs::create_dir(&into).unwrap();
+        for named in [into.clone(), into.join("file")] {
+            symlink(&precious, into.join("file")).unwrap();
+            save(&mut b"new".as_slice(), &target(named), 0o644).unwrap();
+            assert_eq!(std::fs::read_to_string(&precious).unwrap(), "precious");
+            assert_eq!(std::fs::read_to_string(into.join("file")).unwrap(), "new");
+            std::fs::remove_file(into.join("file")).unwrap();
+        }
+        // The twin: a directory that was named is entered, by whatever way it was named.
+        symlink(&into, place.path().join("way")).unwrap();
+        save(&mut b"new".as_slice(), &target(place.path().join("way")), 0o644).unwrap();
+        assert_eq!(std::fs::read_to_string(into.join("file")).unwrap(), "new");
+        assert_eq!(save(&mut b"new".as_slice(), &target("/dev/null".into()), 0o644).unwrap(), 3);
     }
 }

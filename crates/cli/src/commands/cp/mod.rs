@@ -2,6 +2,7 @@
 
 mod local;
 mod side;
+mod unpack;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,6 +13,7 @@ use belljar_codes::Code;
 use serde::Serialize;
 use tokio_stream::StreamExt;
 
+use self::local::Target;
 use self::side::Side;
 use super::Done;
 use super::transfer::{download, upload};
@@ -27,7 +29,7 @@ struct Copied {
     directories: u64,
     links: u64,
     bytes: u64,
-    /// Kinds of files that are not copied: devices, pipes, sockets.
+    /// What is not copied: devices, pipes, sockets, and links that lead out of the directory.
     skipped: u64,
 }
 
@@ -73,7 +75,8 @@ pub(crate) async fn cp(context: &Context, args: CpArgs) -> Result<Done, Failure>
         }
     };
     if copied.skipped > 0 {
-        note(context.quiet, &format!("{} devices, pipes or sockets were left out", copied.skipped));
+        let what = "devices, pipes, sockets, or links that lead out of the directory";
+        note(context.quiet, &format!("left out: {} ({what})", copied.skipped));
     }
     if args.json {
         print_json(&copied)?;
@@ -133,8 +136,14 @@ async fn send_directory(
     client.files.make_directory(make).await?;
     let format = v1::ArchiveFormat::Tar.into();
     let head = v1::WriteArchiveRequest { sandbox, path, format, ..Default::default() };
+    let (told, left_out) = std::sync::mpsc::channel();
     let report = upload(
-        move |to| local::pack(&from, to),
+        move |to| {
+            let left_out = local::pack(&from, to)?;
+            // Whoever waits for the report reads it.
+            let _ = told.send(left_out);
+            Ok(())
+        },
         async |pieces| {
             let pieces = pieces
                 .map(|piece| v1::WriteArchiveRequest { data: piece.into(), ..Default::default() });
@@ -144,7 +153,7 @@ async fn send_directory(
     )
     .await?;
     let v1::WriteArchiveResponse { files, directories, links, bytes } = report;
-    Ok(Copied { files, directories, links, bytes, skipped: 0 })
+    Ok(Copied { files, directories, links, bytes, skipped: left_out.try_recv().unwrap_or(0) })
 }
 
 /// Where something named `name` goes: into `path` where that is a directory, to `path` itself otherwise.
@@ -183,12 +192,13 @@ async fn fetch(
 ) -> Result<Copied, Failure> {
     let stat = v1::StatFileRequest { sandbox: sandbox.clone(), path: from.clone(), follow: true };
     let found = client.files.stat_file(stat).await?.into_inner();
-    let to = if to.is_dir() { to.join(local::name_of(&from)) } else { to };
+    let to = Target::new(to, &from);
     if found.kind() == v1::FileKind::Directory {
         let format = v1::ArchiveFormat::Tar.into();
         let request = v1::ReadArchiveRequest { sandbox, path: from, format };
         let chunks = client.files.read_archive(request).await?.into_inner();
-        return download(chunks, move |archive| local::unpack(archive, &to)).await;
+        return download(chunks, move |archive| unpack::unpack(archive, &to.make_directory()?))
+            .await;
     }
     let request = v1::ReadFileRequest { sandbox, path: from, offset: 0, length: None };
     let chunks = client.files.read_file(request).await?.into_inner();
