@@ -18,8 +18,12 @@ struct Served {
 
 impl Served {
     fn start(place: &Place, words: &[&str]) -> Self {
+        Self::start_saying(place, words, Stdio::inherit())
+    }
+
+    fn start_saying(place: &Place, words: &[&str], stderr: Stdio) -> Self {
         let words: Vec<&str> = ["serve", "--json"].iter().chain(words).copied().collect();
-        let mut child = place.command(&words).stderr(Stdio::inherit()).spawn().unwrap();
+        let mut child = place.command(&words).stderr(stderr).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let ready = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));

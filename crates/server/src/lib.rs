@@ -33,6 +33,7 @@ mod respond;
 mod rest;
 mod router;
 mod server;
+mod socket_file;
 mod status;
 mod telemetry;
 mod tls;

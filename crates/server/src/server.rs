@@ -2,8 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::net::SocketAddr;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,8 +10,8 @@ use std::time::Duration;
 use belljar_codes::Code;
 use belljar_engine::Engine;
 use hyper_util::server::graceful::GracefulShutdown;
-use rustix::fs::{FlockOperation, Mode, OFlags, flock};
-use tokio::net::{TcpListener, UnixListener};
+use rustix::fs::{FlockOperation, flock};
+use tokio::net::TcpListener;
 
 use crate::api::Api;
 use crate::listen::Serving;
@@ -20,6 +19,7 @@ use crate::own_keys::OwnKeys;
 use crate::patience::Patience;
 use crate::problem::{Problem, Result};
 use crate::router::router;
+use crate::socket_file::{SocketFile, same_place};
 use crate::status::Status;
 use crate::tls::Tls;
 use crate::{measure, webhook};
@@ -121,13 +121,17 @@ pub async fn serve(
 ) -> Result<()> {
     raise_descriptor_limit();
     let mut sockets = vec![socket_path(&claim.state_dir)];
-    sockets.extend(options.socket.clone().filter(|socket| *socket != sockets[0]));
+    sockets.extend(options.socket.clone().filter(|socket| !same_place(socket, &sockets[0])));
     refuse_open_doors(&engine, &options).await?;
     let mut listeners = Vec::new();
     for address in &options.listen {
         listeners.push(bind(*address).await?);
     }
-    let unix = sockets.iter().map(|path| bind_socket(path)).collect::<Result<Vec<_>>>()?;
+    let mut unix = vec![SocketFile::bind_guarded(&sockets[0])?];
+    for socket in &sockets[1..] {
+        unix.push(SocketFile::bind(socket)?);
+    }
+    let (names, unix): (Vec<_>, Vec<_>) = unix.into_iter().unzip();
     measure::begin();
     let status = Status::new(
         addresses(&listeners, &sockets, options.tls.is_some()),
@@ -158,9 +162,7 @@ pub async fn serve(
         () = unneeded(&engine, &status, options.idle), if options.automatic => status.stop(),
     }
     // No new connections from here on; a client that comes now finds no socket and starts another server.
-    for socket in &sockets {
-        let _ = std::fs::remove_file(socket);
-    }
+    drop(names);
     tasks.shutdown().await;
     let graceful = Arc::into_inner(graceful);
     if let Some(graceful) = graceful
@@ -194,31 +196,6 @@ async fn bind(address: SocketAddr) -> Result<TcpListener> {
             .caused_by(&error)
             .with_remedy("choose another address with `--listen`")
     })
-}
-
-/// Binds under another name first: whoever finds the socket can connect to it.
-fn bind_socket(path: &Path) -> Result<UnixListener> {
-    let failed = |error: &std::io::Error| {
-        Problem::new(Code::StateFailed, format!("cannot listen on `{}`", path.display()))
-            .caused_by(error)
-            .with_remedy("choose another path with `--socket`")
-    };
-    let fresh = path.with_extension("new");
-    let _ = std::fs::remove_file(&fresh);
-    // By way of the directory's descriptor: an address has room for 107 bytes, a path may have more.
-    let (Some(directory), Some(name)) = (fresh.parent(), fresh.file_name()) else {
-        return Err(failed(&std::io::Error::from(std::io::ErrorKind::InvalidFilename)));
-    };
-    let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let directory =
-        rustix::fs::open(directory, flags, Mode::empty()).map_err(|error| failed(&error.into()))?;
-    let near = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd())).join(name);
-    let listener = UnixListener::bind(near).map_err(|error| failed(&error))?;
-    std::fs::set_permissions(&fresh, std::fs::Permissions::from_mode(0o600))
-        .and_then(|()| std::fs::rename(&fresh, path))
-        .map_err(|error| failed(&error))?;
-    Ok(listener)
 }
 
 /// Each connection is a descriptor, and the usual limit is for programs that have a handful.
