@@ -131,10 +131,6 @@ impl Gate {
         request: &Parts,
     ) -> Result<(Caller, bool)> {
         let peer = request.extensions.get::<Peer>();
-        let address = peer.and_then(Peer::address);
-        if let Some(address) = address {
-            self.limits.check_address(address)?;
-        }
         let shown = self.engine.exposed_port(&target.id, target.port).await?;
         if let Some((_, tenant)) = shown.iter().find(|(shown, _)| shown.public) {
             return Ok((Caller::visitor(tenant, &target.id, "anybody"), false));
@@ -151,8 +147,8 @@ impl Gate {
                     None => Err(Problem::new(Code::TokenInvalid, "this port is not shown")
                         .with_remedy("`belljar expose` shows it")),
                 });
-                if let (Err(_), Some(address)) = (&checked, address) {
-                    self.limits.failed(address);
+                if let (Err(_), Some(address)) = (&checked, peer.and_then(Peer::address)) {
+                    self.limits.failed(address)?;
                 }
                 checked.map(|caller| (caller, false))
             }
@@ -165,14 +161,10 @@ impl Gate {
         peer: Option<&Peer>,
         headers: &HeaderMap,
     ) -> Result<(Caller, Option<Admitted>)> {
-        let address = peer.and_then(Peer::address);
-        if let Some(address) = address {
-            self.limits.check_address(address)?;
-        }
         let caller = match self.identify(peer, headers).await {
             Ok(caller) => caller,
             Err(problem) => {
-                self.refused(&problem, address, headers);
+                self.refused(&problem, peer.and_then(Peer::address), headers)?;
                 return Err(problem);
             }
         };
@@ -183,17 +175,25 @@ impl Gate {
         Ok((caller, admitted))
     }
 
-    /// Wrong keys and tokens count against their address and are on record.
-    fn refused(&self, problem: &Problem, address: Option<IpAddr>, headers: &HeaderMap) {
+    /// Wrong keys and tokens count against their address and are on record; those beyond its limit are not.
+    fn refused(
+        &self,
+        problem: &Problem,
+        address: Option<IpAddr>,
+        headers: &HeaderMap,
+    ) -> Result<()> {
         let wrong = matches!(problem.code, Code::Unauthenticated | Code::TokenInvalid);
-        let (true, Some(address), Ok(Some(_))) = (wrong, address, secret(headers)) else { return };
-        self.limits.failed(address);
+        let (true, Some(address), Ok(Some(_))) = (wrong, address, secret(headers)) else {
+            return Ok(());
+        };
+        self.limits.failed(address)?;
         self.engine.audit().record(AuditEntry {
             actor: format!("address:{address}"),
             action: "identify".to_owned(),
             outcome: problem.code.as_str().to_owned(),
             ..AuditEntry::default()
         });
+        Ok(())
     }
 
     async fn identify(&self, peer: Option<&Peer>, headers: &HeaderMap) -> Result<Caller> {

@@ -61,7 +61,10 @@ async fn an_address_that_sends_wrong_keys_is_throttled_and_on_record() {
     }
     assert_eq!(statuses[0], 401);
     assert_eq!(statuses.last(), Some(&429));
-    // The socket is not an address.
+    // Who has a right key, or needs none, is not kept out by others of the same address.
+    assert_eq!(server.get("/metrics", &[]).await.0, 200);
+    let bearer = format!("Bearer {}", key(&server, "right", None).await);
+    assert_eq!(server.get("/v1/caller", &[("authorization", &bearer)]).await.0, 200);
     let query = v1::QueryAuditRequest {
         action: Some("identify".to_owned()),
         ..v1::QueryAuditRequest::default()
