@@ -166,6 +166,68 @@ fn a_port_is_served_with_and_without_a_key() {
 }
 
 #[test]
+fn a_server_that_has_had_keys_stays_closed_and_says_so() {
+    let place = Place::new();
+    let serve = || {
+        let said = std::fs::File::create(place.path("said")).unwrap();
+        let served = Served::start_saying(&place, &["--listen", "127.0.0.1:0"], said.into());
+        let answer = place.run(&["--server", &served.address("http://"), "list", "--json"]);
+        // The socket is always open to the operator.
+        place.run(&["list"]).exits(0);
+        drop(served);
+        (answer, std::fs::read_to_string(place.path("said")).unwrap())
+    };
+    let (answer, said) = serve();
+    answer.says("[]\n").exits(0);
+    assert!(said.contains("the socket, and loopback addresses"), "{said}");
+
+    let created = place.run(&["keys", "create", "--json"]).exits(0).json();
+    place.run(&["keys", "revoke", created["key"]["key_id"].as_str().unwrap()]).exits(0);
+    place.run(&["server", "stop"]).exits(0);
+    let (answer, said) = serve();
+    let refused = &answer.exits(125).json()["error"];
+    assert_eq!(refused["code"], "unauthenticated");
+    for told in [refused["message"].as_str().unwrap(), &said] {
+        assert!(told.contains("every API key"), "{told}");
+        assert!(told.contains("has expired or was revoked"), "{told}");
+    }
+    let remedy = refused["remedy"].as_str().unwrap();
+    assert!(remedy.contains("Unix socket") && remedy.contains("belljar keys create"), "{remedy}");
+    assert!(said.contains("only the Unix socket") && !said.contains("loopback"), "{said}");
+}
+
+#[test]
+fn a_socket_replaces_nothing_that_is_in_use() {
+    let (place, other) = (Place::new(), Place::new());
+    place.write("notes", "precious");
+    let notes = place.path("notes");
+    let words = ["serve", "--json", "--socket", notes.to_str().unwrap()];
+    let refused = place.run(&words).exits(125).json();
+    assert_eq!(refused["error"]["code"], "invalid-argument");
+    assert_eq!(std::fs::read_to_string(&notes).unwrap(), "precious");
+
+    let socket = place.path("shared.sock");
+    let shared = ["--socket", socket.to_str().unwrap()];
+    let served = Served::start(&other, &shared);
+    let words = ["serve", "--json", "--socket", socket.to_str().unwrap()];
+    let refused = place.run(&words).exits(125).json();
+    assert_eq!(refused["error"]["code"], "server-running");
+    let url = format!("unix:{}", socket.display());
+    let status = ["--server", &url, "server", "status", "--json"];
+    assert_eq!(other.run(&status).exits(0).json()["pid"], served.ready["pid"]);
+
+    // What a killed server leaves is replaced.
+    let pid = rustix::process::Pid::from_child(&served.child);
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    drop(served);
+    assert!(socket.exists());
+    let served = Served::start(&place, &shared);
+    assert_eq!(place.run(&status).exits(0).json()["pid"], served.ready["pid"]);
+    drop(served);
+    assert!(!socket.exists());
+}
+
+#[test]
 fn keys_and_tenants_have_their_bounds() {
     let place = Place::new();
     place.run(&["tenants", "create", "blue", "--sandboxes", "0"]).exits(0);

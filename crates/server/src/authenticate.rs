@@ -230,10 +230,18 @@ impl Gate {
         }
     }
 
-    /// Where keys exist, something may stand between the caller and this server; then only a key tells who asks.
+    /// Where keys exist, something may stand between the caller and this server; then only a key tells who asks. Keys that
+    /// have ended count too: revoking the last one must not open a door.
     async fn refuse_with_keys(&self) -> Result<()> {
-        if !self.own_keys.is_empty() || self.engine.keys().exist().await? {
+        let keys = self.engine.keys();
+        if !self.own_keys.is_empty() || keys.any().await? {
             return Err(unknown("this server has API keys, and the request carries none"));
+        }
+        if keys.exist().await? {
+            return Err(unknown("every API key of this server has expired or was revoked")
+                .with_remedy(
+                    "use the Unix socket, or make a key there with `belljar keys create`",
+                ));
         }
         Ok(())
     }

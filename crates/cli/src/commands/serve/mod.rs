@@ -36,8 +36,8 @@ pub(crate) async fn serve(context: &Context, args: ServeArgs) -> Result<Done, Fa
     let upstreams = (!args.dns_upstream.is_empty()).then(|| args.dns_upstream.join(","));
     engine_options.egress = context.egress(upstreams.as_deref(), args.tls_roots.as_deref())?;
     let engine = Engine::open(engine_options).await?;
-    let has_keys = !options.own_keys.is_empty() || engine.keys().any().await?;
-    let ready = |status: &Status| announce(context, &args, &state_dir, status, has_keys);
+    let limits = without_keys(&engine, &options).await?;
+    let ready = |status: &Status| announce(context, &args, &state_dir, status, limits);
     let served = serve_engine(claim, engine, options, ready).await;
     if let Some(telemetry) = telemetry {
         telemetry.close().await;
@@ -160,7 +160,7 @@ fn announce(
     args: &ServeArgs,
     state_dir: &Path,
     status: &Status,
-    has_keys: bool,
+    limits: Option<&str>,
 ) {
     let server = v1::Server {
         pid: std::process::id(),
@@ -181,10 +181,21 @@ fn announce(
     }
     if args.automatic {
         log::close_stdout();
-    } else if !has_keys {
-        note(
-            context.quiet,
-            "there is no API key, so only this machine is served: the socket, and loopback addresses",
-        );
+    } else if let Some(limits) = limits {
+        note(context.quiet, limits);
     }
+}
+
+/// Who is served where no key opens anything, in words. The server's gate decides it.
+async fn without_keys(engine: &Engine, options: &Options) -> Result<Option<&'static str>, Failure> {
+    let keys = engine.keys();
+    if !options.own_keys.is_empty() || keys.any().await? {
+        return Ok(None);
+    }
+    Ok(Some(if keys.exist().await? {
+        "every API key has expired or was revoked, so only the Unix socket is served; \
+         `belljar keys create` makes a key"
+    } else {
+        "there is no API key, so only this machine is served: the socket, and loopback addresses"
+    }))
 }
