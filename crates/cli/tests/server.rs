@@ -267,6 +267,18 @@ fn keys_and_tenants_have_their_bounds() {
 }
 
 #[test]
+fn a_key_of_every_scope_can_be_made() {
+    let place = Place::new();
+    let scopes = "read,write,exec,files,keys";
+    let created = place.run(&["keys", "create", "--scopes", scopes, "--json"]).exits(0).json();
+    assert_eq!(created["key"]["scopes"], serde_json::json!(scopes.split(',').collect::<Vec<_>>()));
+    place.run(&["keys", "create", "--scopes", "nonesuch"]).exits(2);
+    let absent = place.run(&["keys", "create", "--tenant", "acme", "--json"]).exits(125).json();
+    let remedy = absent["error"]["remedy"].as_str().unwrap();
+    assert!(remedy.contains("`belljar tenants create acme`"), "{absent}");
+}
+
+#[test]
 fn what_was_done_is_on_record() {
     let place = Place::new();
     place.run(&["tenants", "create", "red"]).exits(0);

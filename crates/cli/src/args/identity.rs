@@ -51,7 +51,7 @@ pub(crate) struct KeyCreateArgs {
     pub(crate) sandbox: Option<String>,
 
     /// What it may do [default: all that the role may]
-    #[arg(long, value_name = "SCOPES", value_delimiter = ',', value_parser = ["read", "write", "exec", "files"])]
+    #[arg(long, value_name = "SCOPES", value_delimiter = ',', value_parser = ["read", "write", "exec", "files", "keys"])]
     pub(crate) scopes: Vec<String>,
 
     /// When it ends, from now
