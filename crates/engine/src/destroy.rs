@@ -1,16 +1,17 @@
 //! Destroying a sandbox: from any state, as often as wanted, by whoever comes first.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use belljar_policy::SandboxId;
 
 use crate::engine::Inner;
 use crate::fault::point;
-use crate::sandbox::expires_at_ms;
+use crate::sandbox::{expires_at_ms, hard_end_ms};
 use crate::store::{End, SandboxRecord, State, Step};
 use crate::time::now_ms;
 use crate::transition::{Claim, Work, claim, release, try_claim_as_seen};
-use crate::{Error, Result, network};
+use crate::{AuditEntry, Error, Result, network};
 
 /// What destroying does, noted before any of it is done.
 const STEPS: [Step; 2] = [Step::Stopping, Step::Removing];
@@ -22,9 +23,15 @@ const INTERRUPTED: &str = "the process that was creating it ended before it was 
 /// The record and the agent count the time from moments that are not quite the same.
 const CLOCKS_APART_MS: i64 = 1000;
 
+/// Who ends a sandbox that nobody asked to end, in the audit log.
+const SYSTEM: &str = "system";
+
 /// Why a sandbox ended that went by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Gone {
+    /// Nobody used it for as long as it waits.
+    Idle,
+    /// Used or not.
     LeaseEnded,
     /// Nobody knows why.
     AgentGone,
@@ -34,20 +41,44 @@ impl Gone {
     /// Of a sandbox whose agent is not there any more.
     pub(crate) fn of(record: &SandboxRecord) -> Self {
         match expires_at_ms(record) {
-            Some(at) if at <= now_ms().saturating_add(CLOCKS_APART_MS) => Self::LeaseEnded,
+            Some(at) if is_over(at) => Self::out_of_time(record),
             _ => Self::AgentGone,
+        }
+    }
+
+    /// Of a sandbox one of whose clocks has run out.
+    pub(crate) fn out_of_time(record: &SandboxRecord) -> Self {
+        if hard_end_ms(record).is_some_and(is_over) { Self::LeaseEnded } else { Self::Idle }
+    }
+
+    pub(crate) const fn reason(self) -> &'static str {
+        match self {
+            Self::Idle => "it was idle for too long",
+            Self::LeaseEnded => "its lease ended",
+            Self::AgentGone => "its agent is gone",
         }
     }
 }
 
-impl From<Gone> for End {
-    fn from(gone: Gone) -> Self {
-        let reason = match gone {
-            Gone::LeaseEnded => "its lease ended",
-            Gone::AgentGone => "its agent is gone",
-        };
-        Self::Destroyed(Some(reason.to_owned()))
-    }
+fn is_over(at: i64) -> bool {
+    at <= now_ms().saturating_add(CLOCKS_APART_MS)
+}
+
+/// Destroys a sandbox that nobody asked to end, and puts that on record; one that has ended is fine.
+pub(crate) async fn reap(inner: &Arc<Inner>, id: &SandboxId, reason: &str) -> Result<()> {
+    let claimed = claim(inner, id, &STEPS, Some(State::Destroying)).await?;
+    let Some(record) = claimed else { return Ok(()) };
+    finish(inner, &record, End::Destroyed(Some(reason.to_owned()))).await?;
+    inner.audit.record(AuditEntry {
+        actor: SYSTEM.to_owned(),
+        tenant: record.tenant.to_string(),
+        action: "sandbox.destroy".to_owned(),
+        sandbox: Some(id.as_str().to_owned()),
+        outcome: "ok".to_owned(),
+        detail: BTreeMap::from([("reason".to_owned(), reason.to_owned())]),
+        ..AuditEntry::default()
+    });
+    Ok(())
 }
 
 /// Destroys a sandbox; one that has ended is fine.

@@ -14,7 +14,7 @@ use tokio::task::AbortHandle;
 use crate::backends::Backends;
 use crate::background::{Background, to_the_end};
 use crate::create::Life;
-use crate::destroy::{Gone, destroy, has_ended};
+use crate::destroy::{Gone, destroy, has_ended, reap};
 use crate::files::Files;
 use crate::live::Live;
 use crate::log::{LogReader, Offsets};
@@ -226,7 +226,7 @@ impl Engine {
         if record.state == State::Ready {
             let backend = self.inner.backends.get(&record.backend)?;
             if !backend.is_alive(&record.id).await? {
-                destroy(&self.inner, &record.id, Gone::of(&record).into()).await?;
+                reap(&self.inner, &record.id, Gone::of(&record).reason()).await?;
                 return Ok(self.find(record.id.as_str()).await?.into());
             }
         }
@@ -691,7 +691,7 @@ impl Inner {
     pub(crate) fn reap_later(self: &Arc<Self>, id: &SandboxId, gone: Gone) {
         let (inner, id) = (Arc::clone(self), id.clone());
         self.background.spawn(async move {
-            if let Err(error) = destroy(&inner, &id, gone.into()).await {
+            if let Err(error) = reap(&inner, &id, gone.reason()).await {
                 tracing::debug!(%error, sandbox = %id, "left for the next recovery");
             }
         });

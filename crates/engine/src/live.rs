@@ -170,8 +170,8 @@ fn reporter(
             Report::Event(v1::event::What::ProgramDenied(denied)) => {
                 inner.audit.program_denied(&budget, &tenant, &id, &denied);
             }
-            Report::Event(v1::event::What::LeaseEnded(_)) => {
-                inner.reap_later(&id, Gone::LeaseEnded);
+            Report::Event(v1::event::What::LeaseEnded(ended)) => {
+                inner.reap_later(&id, if ended.idle { Gone::Idle } else { Gone::LeaseEnded });
             }
             // An agent that calls more often than there is room for gets no answers.
             Report::ToolCall(call) => drop(calls.try_send(tools::Told::Call(call))),

@@ -18,7 +18,7 @@ use crate::lock::FileLock;
 use crate::network::authority;
 use crate::process;
 use crate::sandbox::{expires_at_ms, hard_end_ms};
-use crate::store::{End, Owner, SandboxRecord, State, Which};
+use crate::store::{Owner, SandboxRecord, State, Which};
 use crate::time::now_ms;
 use crate::{Error, Result, tools};
 
@@ -138,7 +138,7 @@ async fn end_unowned(inner: &Arc<Inner>, record: &SandboxRecord) -> Result<()> {
         Some(Owner::Process(id)) if has_ended(inner, &id).await? => "its process has ended",
         _ => return Ok(()),
     };
-    destroy::destroy(inner, &record.id, End::Destroyed(Some(reason.to_owned()))).await
+    destroy::reap(inner, &record.id, reason).await
 }
 
 /// A process that nobody knows has ended long ago.
@@ -154,13 +154,13 @@ async fn end_if_over(inner: &Arc<Inner>, record: &SandboxRecord, runs: bool) -> 
     let end = if runs && !paused { hard_end_ms(record) } else { expires_at_ms(record) };
     let slack = if paused { 0 } else { LEASE_SLACK_MS };
     let gone = if end.is_some_and(|at| at.saturating_add(slack) < now_ms()) {
-        Gone::LeaseEnded
+        Gone::out_of_time(record)
     } else if !inner.backends.get(&record.backend)?.is_alive(&record.id).await? {
         Gone::of(record)
     } else {
         return Ok(());
     };
-    destroy::destroy(inner, &record.id, gone.into()).await
+    destroy::reap(inner, &record.id, gone.reason()).await
 }
 
 /// Removes lock files of sessions and engines that nobody holds: they mean something only while they are held.

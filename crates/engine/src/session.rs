@@ -7,7 +7,7 @@ use belljar_codes::Code;
 use belljar_policy::{ProcessId, SandboxName, TenantId};
 
 use crate::create::{Life, create};
-use crate::destroy::{Gone, destroy, settle};
+use crate::destroy::{Gone, destroy, reap, settle};
 use crate::engine::Inner;
 use crate::ensure::ensure;
 use crate::lock::FileLock;
@@ -259,7 +259,7 @@ async fn usable(inner: &Arc<Inner>, record: SandboxRecord) -> Result<Option<Sand
             match connected {
                 Ok(()) => Ok(Some(record)),
                 Err(error) if error.code() == Code::SandboxGone => {
-                    destroy(inner, id, Gone::of(&record).into()).await?;
+                    reap(inner, id, Gone::of(&record).reason()).await?;
                     Ok(None)
                 }
                 Err(error) => Err(error),

@@ -9,8 +9,8 @@ use std::time::{Duration, SystemTime};
 
 use belljar_codes::Code;
 use belljar_engine::{
-    BackendChoice, CreateRequest, EventKind, Lease, Offsets, ProcessStatus, SandboxQuery,
-    SandboxState,
+    AuditQuery, BackendChoice, CreateRequest, EventKind, Lease, Offsets, ProcessStatus,
+    SandboxQuery, SandboxState,
 };
 use belljar_protocol::v1;
 use support::{FakeBackend, Setup, exec, open, open_attending};
@@ -116,6 +116,46 @@ async fn the_lease_of_a_paused_sandbox_runs_on() {
     assert_eq!(state(short.as_str()).await, SandboxState::Destroyed);
     assert_eq!(state(long.as_str()).await, SandboxState::Paused);
     assert_eq!(state(busy.as_str()).await, SandboxState::Ready, "a process keeps it in use");
+    assert_eq!(ends_on_record(&setup).await, [(short.to_string(), IDLE.to_owned())]);
+}
+
+const IDLE: &str = "it was idle for too long";
+
+/// Sandboxes that the system ended, and why.
+async fn ends_on_record(setup: &Setup) -> Vec<(String, String)> {
+    let mut reader = setup.engine.audit().query(AuditQuery::default()).await;
+    let mut found = Vec::new();
+    while let Some(record) = reader.next().await.unwrap() {
+        let entry = record.entry;
+        assert_eq!((entry.actor.as_str(), entry.outcome.as_str()), ("system", "ok"));
+        assert_eq!((entry.action.as_str(), entry.tenant.as_str()), ("sandbox.destroy", "default"));
+        found.push((entry.sandbox.unwrap(), entry.detail["reason"].clone()));
+    }
+    found
+}
+
+#[tokio::test]
+async fn an_end_that_nobody_asked_for_is_on_record_with_its_reason() {
+    let setup = Setup::new().await;
+    let lease =
+        CreateRequest { hard_limit: Some(Duration::from_secs(1)), ..CreateRequest::default() };
+    let leased = setup.engine.create(lease).await.unwrap().id;
+    let idle = Some(Duration::from_secs(1));
+    let idle = CreateRequest { idle_timeout: idle, ..CreateRequest::default() };
+    let idle = setup.engine.create(idle).await.unwrap().id;
+    let (killed, asked) = (setup.create().await, setup.create().await);
+    let mut expected = Vec::new();
+    for (id, reason) in
+        [(&leased, "its lease ended"), (&idle, IDLE), (&killed, "its agent is gone")]
+    {
+        setup.backend.kill_agent(id);
+        let ended = setup.engine.inspect(id.as_str()).await.unwrap();
+        assert_eq!(ended.failure.as_deref(), Some(reason));
+        expected.push((id.to_string(), reason.to_owned()));
+    }
+    // Whoever asks for an end is on record by whom they asked.
+    setup.engine.destroy(asked.as_str()).await.unwrap();
+    assert_eq!(ends_on_record(&setup).await, expected);
 }
 
 #[tokio::test]

@@ -19,12 +19,12 @@ use super::place::{Place, Taken};
 use super::turns::Turn;
 use super::{Exit, ProcessControl, ProcessEvent, Reason};
 use crate::agent::{AgentError, Stream, WINDOW};
-use crate::destroy::destroy;
+use crate::destroy::reap;
 use crate::engine::Inner;
 use crate::fault::point;
 use crate::live::Live;
 use crate::log::Channel;
-use crate::store::{End, ExitRecord, State};
+use crate::store::{ExitRecord, State};
 
 /// The agent kills at the timeout; this long after it the host no longer believes that it will.
 pub(super) const HOST_GRACE: Duration = Duration::from_secs(5);
@@ -350,7 +350,7 @@ impl Pump {
         let reason = format!("its agent did not end process `{}` in time", self.process);
         let (inner, id) = (Arc::clone(&self.inner), self.live.id.clone());
         let destroyed = tokio::spawn(async move {
-            if let Err(error) = destroy(&inner, &id, End::Destroyed(Some(reason))).await {
+            if let Err(error) = reap(&inner, &id, &reason).await {
                 tracing::warn!(%error, sandbox = %id, "an overdue sandbox was not destroyed");
             }
         });
