@@ -26,8 +26,8 @@ use crate::patience::Patience;
 use crate::peer::Peer;
 use crate::preview::{self, Admission, Form, Target};
 use crate::problem::{Problem, Result};
+use crate::respond;
 use crate::token::Tokens;
-use crate::{measure, respond};
 
 /// Routes that anybody may ask for: whether the server lives, and what its API is.
 const OPEN: [&str; 3] = ["/healthz", "/openapi.json", "/docs"];
@@ -77,10 +77,7 @@ pub(crate) async fn authenticate(
                 None => response,
             }
         }
-        Err(problem) => {
-            measure::error(&problem);
-            problem.into_response()
-        }
+        Err(problem) => problem.into_response(),
     };
     respond::finish(response, &request_id, grpc)
 }
@@ -105,10 +102,7 @@ impl Gate {
         let admission = Admission::of(&parts);
         let (caller, identified) = match self.visitor(&target, &admission, &parts).await {
             Ok(visitor) => visitor,
-            Err(problem) => {
-                measure::error(&problem);
-                return problem.into_response();
-            }
+            Err(problem) => return problem.into_response(),
         };
         if let Some(welcome) = admission.welcome(&parts, tls) {
             return welcome;

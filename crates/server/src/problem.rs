@@ -21,6 +21,8 @@ pub struct Problem {
     pub remedy: Option<String>,
     /// What a policy answered, where it is a policy that refuses.
     pub decision: Option<Box<v1::PolicyDecision>>,
+    /// It is among the failures that are counted: on its way out it is not counted again.
+    counted: bool,
 }
 
 /// What every answer of this server can be.
@@ -28,7 +30,14 @@ pub type Result<T> = std::result::Result<T, Problem>;
 
 impl Problem {
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), causes: Vec::new(), remedy: None, decision: None }
+        Self {
+            code,
+            message: message.into(),
+            causes: Vec::new(),
+            remedy: None,
+            decision: None,
+            counted: false,
+        }
     }
 
     /// An argument that cannot be used.
@@ -40,6 +49,17 @@ impl Problem {
     pub fn with_remedy(mut self, remedy: impl Into<String>) -> Self {
         self.remedy = Some(remedy.into());
         self
+    }
+
+    /// Marks it as counted.
+    #[must_use]
+    pub(crate) fn counted(mut self) -> Self {
+        self.counted = true;
+        self
+    }
+
+    pub(crate) fn is_counted(&self) -> bool {
+        self.counted
     }
 
     /// Adds `error` and all its own causes.
@@ -91,6 +111,7 @@ impl From<belljar_engine::Error> for Problem {
             causes: causes(&error),
             remedy: error.remedy().map(str::to_owned),
             decision: error.decision().map(|judged| Box::new(decision(judged))),
+            counted: false,
         }
     }
 }

@@ -8,6 +8,7 @@ use axum::response::{IntoResponse, Response};
 use belljar_codes::Code;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
+use crate::measure;
 use crate::preview::Forwarded;
 use crate::problem::Problem;
 
@@ -40,11 +41,14 @@ impl IntoResponse for Problem {
     }
 }
 
-/// Writes the request's number into the answer, and the problem if it is one.
+/// Writes the request's number into the answer, and the problem if it is one; counts what nobody has counted.
 pub(crate) fn finish(mut response: Response, request_id: &str, grpc: bool) -> Response {
     let told = response.extensions_mut().remove::<Problem>();
     let own = response.extensions().get::<Forwarded>().is_none();
     if let Some(problem) = told.or_else(|| own.then(|| untold(&response)).flatten()) {
+        if !problem.is_counted() {
+            measure::error(&problem);
+        }
         response = write(&problem, response, request_id, grpc);
     }
     if let Ok(value) = HeaderValue::from_str(request_id) {

@@ -127,7 +127,7 @@ impl Api {
                 Err(problem) => Err(problem),
             };
             recording.end(result.as_ref().err());
-            result
+            result.map_err(Problem::counted)
         }
     }
 
