@@ -158,5 +158,6 @@ fn a_shell_has_a_terminal_that_changes_its_size() {
         let mut wrong = connect(&client, &format!("/v1/sandboxes/{id}/shell")).await;
         wrong.send(Message::Text(r#"{"argv": "sh"}"#.into())).await.unwrap();
         assert_eq!(told(&mut wrong).await["problem"]["code"], "invalid-argument");
+        assert!(next(&mut wrong).await.is_none(), "what went wrong is told, and goodbye said");
     });
 }

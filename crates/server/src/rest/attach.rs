@@ -96,7 +96,9 @@ async fn shell(
     Ok(socket.open(MAX_MESSAGE, async move |mut socket: WebSocket| {
         if let Err(problem) = run_shell(&api, &call, sandbox, &mut socket).await {
             let told = Told::Problem(Box::new(problem.wire(&call.request_id)));
-            let _ = socket.send(told.message()).await;
+            if socket.send(told.message()).await.is_ok() {
+                say_goodbye(&mut socket).await;
+            }
         }
     }))
 }
@@ -169,16 +171,16 @@ struct Attached {
 impl Attached {
     /// Until the process has ended or the client is gone.
     async fn talk(&self, socket: &mut WebSocket, output: Answers<v1::ProcessOutput>) {
-        let (mut to_client, mut from_client) = socket.split();
-        let (problems, told) = mpsc::channel(WAITING);
-        tokio::select! {
-            () = self.listen(&mut from_client, problems) => return,
-            () = self.tell(&mut to_client, output, told) => {}
-        }
-        let goodbye = CloseFrame { code: close_code::NORMAL, reason: "".into() };
-        if to_client.send(Message::Close(Some(goodbye))).await.is_ok() {
-            let rest = async { while let Some(Ok(_)) = from_client.next().await {} };
-            let _ = tokio::time::timeout(GOODBYE, rest).await;
+        let all_told = {
+            let (mut to_client, mut from_client) = socket.split();
+            let (problems, told) = mpsc::channel(WAITING);
+            tokio::select! {
+                () = self.listen(&mut from_client, problems) => false,
+                () = self.tell(&mut to_client, output, told) => true,
+            }
+        };
+        if all_told {
+            say_goodbye(socket).await;
         }
     }
 
@@ -285,6 +287,15 @@ impl Attached {
 
     fn shown(&self, problem: &Problem) -> Message {
         Told::Problem(Box::new(problem.wire(&self.call.request_id))).message()
+    }
+}
+
+/// Closes a conversation in which everything is said.
+async fn say_goodbye(socket: &mut WebSocket) {
+    let goodbye = CloseFrame { code: close_code::NORMAL, reason: "".into() };
+    if socket.send(Message::Close(Some(goodbye))).await.is_ok() {
+        let rest = async { while let Some(Ok(_)) = socket.recv().await {} };
+        let _ = tokio::time::timeout(GOODBYE, rest).await;
     }
 }
 
