@@ -31,7 +31,9 @@ fn error_page() -> String {
          may change.\n\n| code | meaning |\n|---|---|\n",
     );
     for code in belljar_codes::Code::ALL {
-        page.push_str(&format!("| `{code}` | {} |\n", code.description().trim()));
+        // What an error's `docs` leads to; a line of a table has no anchor of its own.
+        let anchor = format!("<a id=\"{code}\"></a>");
+        page.push_str(&format!("| {anchor}`{code}` | {} |\n", code.description().trim()));
     }
     page
 }
