@@ -158,6 +158,7 @@ impl Keys {
         found.map(|key| key.info).ok_or_else(|| {
             let shown = belljar_policy::shown(id);
             Error::new(Code::KeyNotFound, format!("there is no key `{shown}`"))
+                .with_remedy("`belljar keys list` shows those that exist, with their ids")
         })
     }
 

@@ -129,5 +129,5 @@ impl std::fmt::Debug for Tenants {
 
 pub(crate) fn not_found(id: &TenantId) -> Error {
     Error::new(Code::TenantNotFound, format!("there is no tenant `{id}`"))
-        .with_remedy("an administrator can create it")
+        .with_remedy(format!("an administrator can create it with `belljar tenants create {id}`"))
 }

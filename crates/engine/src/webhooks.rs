@@ -110,6 +110,7 @@ impl Webhooks {
         found.ok_or_else(|| {
             let shown = belljar_policy::shown(id);
             Error::new(Code::WebhookNotFound, format!("there is no webhook `{shown}`"))
+                .with_remedy("`belljar webhooks list` shows those that exist")
         })
     }
 

@@ -48,7 +48,9 @@ async fn a_key_opens_until_it_is_revoked() {
     keys.revoke(&info.id).await.unwrap();
     assert_eq!(keys.verify(text).await.unwrap(), None);
     assert!(keys.list().await.unwrap()[0].revoked_at.is_some());
-    assert_eq!(keys.revoke("nobody").await.unwrap_err().code(), Code::KeyNotFound);
+    let absent = keys.revoke("nobody").await.unwrap_err();
+    assert_eq!(absent.code(), Code::KeyNotFound);
+    assert!(absent.remedy().unwrap().contains("belljar keys list"));
 }
 
 #[tokio::test]

@@ -36,6 +36,7 @@ async fn tenants_come_and_go() {
     assert_eq!((tenant.quotas, &tenant), (quotas, &tenants.get(&id("one")).await.unwrap()));
     let error = tenants.create(id("one"), Quotas::default()).await.unwrap_err();
     assert_eq!(error.code(), Code::TenantExists);
+    assert!(error.remedy().unwrap().contains("belljar tenants set"));
     let changed = tenants.set(&id("one"), Quotas::default()).await.unwrap();
     assert_eq!(changed, Tenant { quotas: Quotas::default(), ..tenant });
     let error = tenants.set(&id("two"), Quotas::default()).await.unwrap_err();

@@ -102,7 +102,9 @@ async fn a_tenant_hears_of_its_own() {
     let now = SystemTime::now();
     assert_eq!(due(&setup.engine.webhooks(), now).await, [(theirs.id.clone(), 1)]);
     assert_eq!(one.webhooks().list().await.unwrap(), std::slice::from_ref(&mine));
-    assert_eq!(one.webhooks().remove(&theirs.id).await.unwrap_err().code(), Code::WebhookNotFound);
+    let absent = one.webhooks().remove(&theirs.id).await.unwrap_err();
+    assert_eq!(absent.code(), Code::WebhookNotFound);
+    assert!(absent.remedy().unwrap().contains("belljar webhooks list"));
     assert_eq!(one.webhooks().due(now).await.unwrap_err().code(), Code::PermissionDenied);
     one.webhooks().remove(&mine.id).await.unwrap();
     assert_eq!(setup.engine.webhooks().list().await.unwrap().len(), 1);

@@ -127,7 +127,10 @@ impl Caller {
             Scope::All => Ok(Scope::Tenant(tenant)),
             scope if scope.tenant() == tenant => Ok(scope.clone()),
             // Whether it exists is not theirs to know.
-            _ => Err(Problem::new(Code::TenantNotFound, format!("there is no tenant `{tenant}`"))),
+            _ => Err(Problem::new(Code::TenantNotFound, format!("there is no tenant `{tenant}`"))
+                .with_remedy(format!(
+                    "an administrator can create it with `belljar tenants create {tenant}`"
+                ))),
         }
     }
 

@@ -48,6 +48,7 @@ impl OwnKeys {
             let name = path.display();
             Problem::new(Code::InvalidConfiguration, format!("key file `{name}` cannot be read"))
                 .caused_by(error)
+                .with_remedy("name a file that the server may read, with a key in each line")
         };
         let size = std::fs::metadata(path).map_err(|error| unreadable(&error))?.len();
         if size > LONGEST_FILE {
@@ -89,9 +90,9 @@ impl OwnKeys {
             self.keys.push(OwnKey { hash: Sha256::digest(secret).into(), scope });
         }
         if self.keys.len() == before {
-            return Err(Problem::new(
-                Code::InvalidConfiguration,
-                format!("{origin} has no key in it"),
+            let message = format!("{origin} has no key in it");
+            return Err(Problem::new(Code::InvalidConfiguration, message).with_remedy(
+                "write a key of at least 16 visible characters in a line of its own",
             ));
         }
         Ok(())
@@ -144,6 +145,9 @@ mod tests {
             let problem = OwnKeys::default().add(text, "the file").unwrap_err();
             assert_eq!(problem.code, Code::InvalidConfiguration, "{text}");
             assert!(!format!("{problem:?}").contains("0123456789abcdef"), "{problem:?}");
+            assert!(problem.remedy.is_some(), "{text}");
         }
+        let missing = OwnKeys::default().add_file(Path::new("/nonesuch")).unwrap_err();
+        assert!(missing.remedy.is_some());
     }
 }

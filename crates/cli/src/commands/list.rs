@@ -28,18 +28,24 @@ pub(crate) async fn list(context: &Context, args: &ListArgs) -> Result<Done, Fai
     Ok(Done::Success)
 }
 
+/// Whose each is stands there only where they are not all of one tenant: names are unique within one.
 fn render(sandboxes: &[v1::Sandbox]) -> String {
-    let mut table = Table::new(&["ID", "NAME", "TEMPLATE", "BACKEND", "NETWORK", "STATE", "AGE"]);
+    let mixed = sandboxes.iter().any(|sandbox| sandbox.tenant != sandboxes[0].tenant);
+    let tenant = |text| mixed.then_some(text);
+    let heading = ["ID", "NAME"].into_iter().chain(tenant("TENANT"));
+    let heading = heading.chain(["TEMPLATE", "BACKEND", "NETWORK", "STATE", "AGE"]);
+    let mut table = Table::new(&heading.collect::<Vec<_>>());
     for sandbox in sandboxes {
-        table.row([
-            sandbox.sandbox_id.as_str(),
-            sandbox.name.as_deref().unwrap_or_default(),
-            &sandbox.template,
+        let (state, age) = (word(&sandbox.state()), age(sandbox.created_at.as_ref()));
+        let isolation = sandbox.isolation.as_ref();
+        let cells = [sandbox.sandbox_id.as_str(), sandbox.name.as_deref().unwrap_or_default()];
+        table.row(cells.into_iter().chain(tenant(&sandbox.tenant)).chain([
+            sandbox.template.as_str(),
             &sandbox.backend,
-            sandbox.isolation.as_ref().map_or("", |isolation| &isolation.network_mode),
-            &word(&sandbox.state()),
-            &age(sandbox.created_at.as_ref()),
-        ]);
+            isolation.map_or("", |isolation| &isolation.network_mode),
+            &state,
+            &age,
+        ]));
     }
     table.render(0)
 }
@@ -58,5 +64,25 @@ pub(super) async fn all(
         if query.page_token.is_none() {
             return Ok(found);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tenants_are_shown_where_there_are_several() {
+        let of = |tenant: &str| v1::Sandbox {
+            sandbox_id: format!("of-{tenant}"),
+            tenant: tenant.to_owned(),
+            ..v1::Sandbox::default()
+        };
+        let both = render(&[of("blue"), of("red")]);
+        let mut lines = both.lines().map(|line| line.split_whitespace().nth(2));
+        assert_eq!(lines.next(), Some(Some("TENANT")));
+        assert_eq!(lines.collect::<Vec<_>>(), [Some("blue"), Some("red")]);
+        assert!(!render(&[of("blue"), of("blue")]).contains("TENANT"));
+        assert_eq!(render(&[]).lines().count(), 1);
     }
 }

@@ -46,9 +46,9 @@ impl TenantStore for SqliteStore {
     async fn add_tenant(&self, id: &TenantId, quotas: &Quotas) -> Result<Tenant> {
         let added = self.write(|change| {
             if find(change, id)?.is_some() {
-                return Err(Fault::Refused(Error::new(
-                    Code::TenantExists,
-                    format!("there is a tenant `{id}` already"),
+                let message = format!("there is a tenant `{id}` already");
+                return Err(Fault::Refused(Error::new(Code::TenantExists, message).with_remedy(
+                    format!("choose another name, or change it with `belljar tenants set {id}`"),
                 )));
             }
             change.execute(
