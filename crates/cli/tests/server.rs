@@ -272,7 +272,7 @@ fn a_key_of_every_scope_can_be_made() {
     let scopes = "read,write,exec,files,keys";
     let created = place.run(&["keys", "create", "--scopes", scopes, "--json"]).exits(0).json();
     assert_eq!(created["key"]["scopes"], serde_json::json!(scopes.split(',').collect::<Vec<_>>()));
-    place.run(&["keys", "create", "--scopes", "nonesuch"]).exits(2);
+    place.run(&["keys", "create", "--scopes", "nonesuch"]).exits(125);
     let absent = place.run(&["keys", "create", "--tenant", "acme", "--json"]).exits(125).json();
     let remedy = absent["error"]["remedy"].as_str().unwrap();
     assert!(remedy.contains("`belljar tenants create acme`"), "{absent}");
