@@ -34,7 +34,7 @@ pub(crate) enum Gone {
     /// Used or not.
     LeaseEnded,
     /// Nobody knows why.
-    AgentGone,
+    Unexplained,
 }
 
 impl Gone {
@@ -42,7 +42,7 @@ impl Gone {
     pub(crate) fn of(record: &SandboxRecord) -> Self {
         match expires_at_ms(record) {
             Some(at) if is_over(at) => Self::out_of_time(record),
-            _ => Self::AgentGone,
+            _ => Self::Unexplained,
         }
     }
 
@@ -55,7 +55,7 @@ impl Gone {
         match self {
             Self::Idle => "it was idle for too long",
             Self::LeaseEnded => "its lease ended",
-            Self::AgentGone => "its agent is gone",
+            Self::Unexplained => "its agent is gone",
         }
     }
 }

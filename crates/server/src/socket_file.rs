@@ -26,7 +26,10 @@ pub(crate) struct SocketFile {
 impl SocketFile {
     /// Listens where the lock of a state directory keeps every other server away: a socket there is what an ended one left.
     pub(crate) fn bind_guarded(path: &Path) -> Result<(Self, UnixListener)> {
-        Self::bind_and(path, |fresh| match found_at(path)? {
+        // What a server left that was killed on its way is nobody's either, and does not pile up.
+        let fresh = path.with_extension("new");
+        let _ = std::fs::remove_file(&fresh);
+        Self::bind_and(path, fresh, |fresh| match found_at(path)? {
             None | Some(Found::Socket) => Ok(std::fs::rename(fresh, path)?),
             Some(Found::Other(what)) => Err(Unusable::Other(what)),
         })
@@ -34,15 +37,18 @@ impl SocketFile {
 
     /// Listens where others may listen too.
     pub(crate) fn bind(path: &Path) -> Result<(Self, UnixListener)> {
-        Self::bind_and(path, |fresh| take_over(fresh, path))
+        // A name that nobody has: nothing needs to be removed for it.
+        let fresh = parent(path).join(format!(".belljar-{}", crate::random::id()));
+        Self::bind_and(path, fresh, |fresh| take_over(fresh, path))
     }
 
     /// Binds under another name first: whoever finds the socket can connect to it.
     fn bind_and(
         path: &Path,
+        fresh: PathBuf,
         put: impl FnOnce(&Path) -> std::result::Result<(), Unusable>,
     ) -> Result<(Self, UnixListener)> {
-        let bound = bind_beside(path).and_then(|(mut bound, listener)| {
+        let bound = bind_as(fresh).and_then(|(mut bound, listener)| {
             put(&bound.path)?;
             bound.path = path.to_owned();
             Ok((bound, listener))
@@ -113,9 +119,7 @@ impl From<Errno> for Unusable {
     }
 }
 
-fn bind_beside(path: &Path) -> std::result::Result<(SocketFile, UnixListener), Unusable> {
-    // A name that nobody has: nothing needs to be removed for it.
-    let fresh = parent(path).join(format!(".belljar-{}", crate::random::id()));
+fn bind_as(fresh: PathBuf) -> std::result::Result<(SocketFile, UnixListener), Unusable> {
     let (_directory, near) = near(&fresh)?;
     let listener = UnixListener::bind(near)?;
     let bound = SocketFile { identity: identity(&fresh)?, path: fresh };
