@@ -156,6 +156,22 @@ async fn input_flows_while_output_is_read() {
 }
 
 #[tokio::test]
+async fn whoever_writes_to_a_process_without_input_is_told() {
+    let setup = Setup::new().await;
+    let id = setup.create().await;
+    let process = setup.engine.exec(&id, exec(&["hang"])).await.unwrap();
+    let control = process.control();
+    let refused = control.write_stdin(b"abc").await.unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidArgument);
+    assert!(refused.to_string().contains("without standard input"), "{refused}");
+    assert!(refused.remedy().unwrap().contains("--stdin"));
+    // There is nothing to close, which is fine.
+    control.close_stdin().await.unwrap();
+    control.signal(9).await.unwrap();
+    process.wait().await.unwrap();
+}
+
+#[tokio::test]
 async fn whoever_writes_to_a_process_that_ended_is_told() {
     let setup = Setup::new().await;
     let id = setup.create().await;

@@ -221,6 +221,9 @@ fn processes_are_followed_and_acted_on() {
         let sleeper =
             client.post(&start, &json!({"command": {"argv": ["sleep", "100"]}})).await.ok();
         let sleeper = format!("/v1/processes/{}", sleeper["process_id"].as_str().unwrap());
+        let input = client.request(Method::POST, &format!("{sleeper}/input"));
+        let refused = client.ask(input.body(Full::from("abc")).unwrap()).await;
+        refused.problem(400, "invalid-argument");
         let cancelled = client.post(&format!("{sleeper}/cancel"), &Value::Null).await.ok();
         assert_eq!(cancelled["reason"], "cancelled");
         let listed = client.get(&format!("/v1/processes?sandbox={id}&status=cancelled")).await.ok();

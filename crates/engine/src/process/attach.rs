@@ -143,7 +143,8 @@ async fn resume(
         stderr_offset: received.stderr,
     }))?;
     let stream = Arc::new(stream);
-    let control = ProcessControl::new(record.id.clone(), Arc::clone(&stream));
+    let takes_input = record.details.takes_input();
+    let control = ProcessControl::new(record.id.clone(), takes_input, Arc::clone(&stream));
     let baseline = live.baseline().await;
     let ago = Duration::from_millis(u64::try_from(now_ms() - record.started_at).unwrap_or(0));
     let begun = Instant::now().checked_sub(ago).unwrap_or_else(Instant::now);

@@ -22,6 +22,8 @@ pub struct ProcessControl {
 #[derive(Debug)]
 struct Shared {
     process: ProcessId,
+    /// Whether there is anything inside that input could go to.
+    takes_input: bool,
     way: Mutex<Way>,
     /// How far input came before the stream; `None` until the agent has said so.
     input_at: watch::Sender<Option<u64>>,
@@ -48,18 +50,23 @@ struct Stdin {
 }
 
 impl ProcessControl {
-    pub(super) fn new(process: ProcessId, stream: Arc<Stream>) -> Self {
-        Self::by(process, Way::Attended(stream))
+    pub(super) fn new(process: ProcessId, takes_input: bool, stream: Arc<Stream>) -> Self {
+        Self::by(process, takes_input, Way::Attended(stream))
     }
 
     /// For a process that another program attends to.
-    pub(super) fn from_afar(process: ProcessId, connection: Arc<Connection>) -> Self {
-        Self::by(process, Way::Afar(connection))
+    pub(super) fn from_afar(
+        process: ProcessId,
+        takes_input: bool,
+        connection: Arc<Connection>,
+    ) -> Self {
+        Self::by(process, takes_input, Way::Afar(connection))
     }
 
-    fn by(process: ProcessId, way: Way) -> Self {
+    fn by(process: ProcessId, takes_input: bool, way: Way) -> Self {
         let shared = Shared {
             process,
+            takes_input,
             way: Mutex::new(way),
             input_at: watch::Sender::new(None),
             stdin: tokio::sync::Mutex::default(),
@@ -79,9 +86,17 @@ impl ProcessControl {
 
     /// Writes to standard input, waiting while the process does not read.
     pub async fn write_stdin(&self, data: &[u8]) -> Result<()> {
+        let process = &self.shared.process;
+        if !self.shared.takes_input {
+            let message = format!("process `{process}` was started without standard input");
+            return Err(Error::new(Code::InvalidArgument, message)
+                .with_remedy("start it with `stdin`, as `belljar run --detach --stdin` does"));
+        }
         let mut stdin = self.shared.stdin.lock().await;
         if stdin.closed {
-            return Err(Error::new(Code::InvalidArgument, "standard input is closed"));
+            let message = format!("the standard input of process `{process}` is closed");
+            return Err(Error::new(Code::InvalidArgument, message)
+                .with_remedy("start it again, and close its input only after the last write"));
         }
         for piece in data.chunks(MAX_CHUNK) {
             let stream = self.stream()?;

@@ -85,7 +85,8 @@ pub(crate) async fn control(inner: &Arc<Inner>, id: &ProcessId) -> Result<Proces
     if let Some(attended) = attend(inner, &record).await? {
         return Ok(attended.control.clone());
     }
-    Ok(ProcessControl::from_afar(id.clone(), live.connection(inner).await?))
+    let takes_input = record.details.takes_input();
+    Ok(ProcessControl::from_afar(id.clone(), takes_input, live.connection(inner).await?))
 }
 
 async fn known(inner: &Inner, id: &ProcessId) -> Result<ProcessRecord> {

@@ -156,7 +156,8 @@ pub(super) async fn begin(
     };
 
     let stream = Arc::new(stream);
-    let control = ProcessControl::new(process.clone(), Arc::clone(&stream));
+    let takes_input = request.stdin == Stdin::Piped || request.terminal.is_some();
+    let control = ProcessControl::new(process.clone(), takes_input, Arc::clone(&stream));
     control.input_goes_on(0);
     if let Some(events) = &events {
         events.try_send(ProcessEvent::Started { pid }).expect("a new channel has room");

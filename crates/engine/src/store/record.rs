@@ -193,6 +193,13 @@ pub(crate) struct ProcessDetails {
     pub(crate) findings: Vec<Finding>,
 }
 
+impl ProcessDetails {
+    /// A terminal takes input also where no pipe was asked for.
+    pub(crate) fn takes_input(&self) -> bool {
+        self.stdin || self.terminal
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ExitRecord {
     pub(crate) code: Option<i32>,
