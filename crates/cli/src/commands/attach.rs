@@ -4,13 +4,15 @@ use std::io::{IsTerminal, stdin, stdout};
 
 use belljar_api::v1;
 use belljar_client::Client;
-use tokio::sync::oneshot;
+use belljar_codes::Code;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use super::Done;
 use super::attend::{pass_size, read_stdin};
 use super::control::Control;
 use super::drive::{self, Screen, ended_early, unwritable};
+use super::lost::lost;
 use crate::args::AttachArgs;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -26,7 +28,8 @@ pub(crate) async fn attach(context: &Context, args: &AttachArgs) -> Result<Done,
                 Some(since) => v1::Offsets { stdout: since, stderr: since },
                 None => process.log_end.unwrap_or_default(),
             };
-            let end = Attachment::begin(&client, args, &process)?.follow(&client, since).await;
+            let attachment = Attachment::begin(&client, args, &process, context.quiet)?;
+            let end = attachment.follow(&client, since).await;
             let end = end.map_err(|failure| failure.watching(&args.process))?;
             match end {
                 Some(code) => Ok(Done::from_exit_code(code)),
@@ -49,7 +52,12 @@ struct Attachment {
 }
 
 impl Attachment {
-    fn begin(client: &Client, args: &AttachArgs, process: &v1::Process) -> Result<Self, Failure> {
+    fn begin(
+        client: &Client,
+        args: &AttachArgs,
+        process: &v1::Process,
+        quiet: bool,
+    ) -> Result<Self, Failure> {
         let control = Control::new(client, &process.process_id);
         let at_keyboard = stdin().is_terminal() && stdout().is_terminal();
         let keyboard = process.terminal && at_keyboard && !args.no_stdin;
@@ -63,9 +71,7 @@ impl Attachment {
             tasks.push(tokio::spawn(pass_size(control)?));
         } else if !args.no_stdin && (stdin().is_terminal() || drive::has_input()) {
             let input = read_stdin(Some);
-            tasks.push(tokio::spawn(async move {
-                let _ = control.input(input).await;
-            }));
+            tasks.push(tokio::spawn(pass_input(control, input, quiet)));
         }
         Ok(Self { process_id: process.process_id.clone(), raw, tasks, left })
     }
@@ -95,6 +101,9 @@ impl Attachment {
             let Some(piece) = piece else { return Err(ended_early()) };
             if let Some(ended) = &piece.ended {
                 screen.finish().await?;
+                if ended.reason() == v1::Reason::Lost {
+                    return Err(lost(client, &ended.sandbox_id).await);
+                }
                 return Ok(Some(
                     ended.exit_code.unwrap_or(i32::from(crate::failure::EXIT_FAILURE)),
                 ));
@@ -114,8 +123,17 @@ impl Drop for Attachment {
     }
 }
 
+/// A process that has ended is told by its output; one that takes no input is told here.
+async fn pass_input(control: Control, input: mpsc::Receiver<Vec<u8>>, quiet: bool) {
+    let Err(status) = control.input(input).await else { return };
+    let failure = Failure::from(status);
+    if failure.code == Code::InvalidArgument {
+        note(quiet, &format!("input is not passed on: {}", failure.message));
+    }
+}
+
 /// Keys go in as they come; leaving does not close the terminal for others.
-async fn type_keys(control: Control, input: tokio::sync::mpsc::Receiver<Vec<u8>>) {
+async fn type_keys(control: Control, input: mpsc::Receiver<Vec<u8>>) {
     let _ = control.keys(input).await;
 }
 

@@ -46,6 +46,7 @@ mod attend;
 mod control;
 mod drive;
 mod fetch;
+mod lost;
 mod perform;
 mod transfer;
 

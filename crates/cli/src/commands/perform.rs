@@ -12,6 +12,7 @@ use super::Done;
 use super::attend::Attention;
 use super::control::Control;
 use super::drive::{self, Ending};
+use super::lost::lost;
 use crate::failure::Failure;
 use crate::output::{DetachShape, FileShape, RunShape, note, print, print_json};
 use crate::terminal::RawTerminal;
@@ -65,6 +66,9 @@ impl Performance {
         self.tell_limits(&result.limits_hit, timeout);
         for file in &ended.files {
             drive::show(&file.content).await?;
+        }
+        if result.reason() == v1::Reason::Lost {
+            return Err(lost(&self.client, &started.sandbox.unwrap_or_default().sandbox_id).await);
         }
         Ok(Done::from_exit_code(result.exit_code))
     }
