@@ -59,7 +59,8 @@ impl Drop for Attendant {
     }
 }
 
-struct Signals {
+/// The signals that say something to us, or to whom we attend.
+pub(super) struct Signals {
     interrupt: Signal,
     terminate: Signal,
     hang_up: Signal,
@@ -67,13 +68,22 @@ struct Signals {
 }
 
 impl Signals {
-    fn watch() -> Result<Self, Failure> {
+    pub(super) fn watch() -> Result<Self, Failure> {
         Ok(Self {
             interrupt: watch(SignalKind::interrupt())?,
             terminate: watch(SignalKind::terminate())?,
             hang_up: watch(SignalKind::hangup())?,
             window: watch(SignalKind::window_change())?,
         })
+    }
+
+    /// Waits until somebody wants us to end; the exit status that a shell expects then.
+    pub(super) async fn ending(&mut self) -> u8 {
+        tokio::select! {
+            _ = self.interrupt.recv() => 130,
+            _ = self.terminate.recv() => 143,
+            _ = self.hang_up.recv() => 129,
+        }
     }
 }
 

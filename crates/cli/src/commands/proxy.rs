@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 use super::Done;
+use super::attend::Signals;
 use crate::args::ProxyArgs;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -75,10 +76,10 @@ pub(crate) async fn proxy(context: &Context, args: ProxyArgs) -> Result<Done, Fa
     let create = request::create_request(&context.settings, name, &args.options, Vec::new())?;
     context
         .with_client(async |mut client| {
+            // Before there is anything that a signal could leave behind.
+            let signals = Signals::watch()?;
             let sandbox = client.sandboxes.create_sandbox(create).await?.into_inner();
-            let served =
-                Adapter { client: client.clone(), sandbox: sandbox.sandbox_id }.serve().await;
-            served.map(|()| Done::Success)
+            Adapter { client: client.clone(), sandbox: sandbox.sandbox_id }.live(signals).await
         })
         .await
 }
@@ -89,8 +90,19 @@ struct Adapter {
 }
 
 impl Adapter {
-    /// Answers line by line; the sandbox ends with the input.
-    async fn serve(mut self) -> Result<(), Failure> {
+    /// Answers until the input ends, or somebody ends us; the sandbox ends with either.
+    async fn live(mut self, mut signals: Signals) -> Result<Done, Failure> {
+        let done = tokio::select! {
+            served = self.serve() => served.map(|()| Done::Success),
+            status = signals.ending() => Ok(Done::Status(status)),
+        };
+        // One that was destroyed by request is gone already, which is fine.
+        let destroyed = self.destroy().await;
+        done.and_then(|done| destroyed.map(|()| done))
+    }
+
+    /// Answers line by line.
+    async fn serve(&mut self) -> Result<(), Failure> {
         let mut lines = read_lines();
         while let Some(line) = lines.recv().await {
             if line.trim().is_empty() {
@@ -113,10 +125,10 @@ impl Adapter {
             let destroyed = last && answer == Answer::Destroy;
             print_json_line(&answer)?;
             if destroyed {
-                return Ok(());
+                break;
             }
         }
-        self.destroy().await
+        Ok(())
     }
 
     async fn answer(&mut self, request: Request) -> Result<Answer, Failure> {
@@ -192,7 +204,17 @@ impl Adapter {
                 ));
             }
         }
-        Ok(Answer::Read { path, content: String::from_utf8_lossy(&content).into_owned() })
+        match String::from_utf8(content) {
+            Ok(content) => Ok(Answer::Read { path, content }),
+            // Replaced bytes would look like the file and not be it.
+            Err(_) => Err(Failure::new(
+                Code::FileKindWrong,
+                format!(
+                    "`{path}` is not UTF-8 text; `belljar cp {}:{path} FILE` copies it as it is",
+                    self.sandbox
+                ),
+            )),
+        }
     }
 
     async fn write(&mut self, path: String, content: String) -> Result<Answer, Failure> {
