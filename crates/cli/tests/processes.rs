@@ -5,9 +5,9 @@
 mod support;
 
 use std::io::{BufRead, BufReader, Write};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
-use support::Place;
+use support::{Answer, Place};
 
 macro_rules! place {
     () => {
@@ -82,6 +82,36 @@ fn a_follower_sees_output_while_the_command_runs() {
     assert_eq!(place.run(&["ps", "--json"]).exits(0).json(), serde_json::json!([]));
     let all = place.run(&["ps", "--all", "--json"]).exits(0).json();
     assert_eq!(all[0]["process_id"], id.as_str());
+}
+
+#[test]
+fn whoever_watches_a_command_is_told_that_its_sandbox_ended() {
+    let place = place!();
+    place.run(&["create", "--name", "d1"]).exits(0);
+    let words = ["exec", "d1", "--", "sh", "-c", "echo up; sleep 60"];
+    let mut watcher = place.command(&words).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(watcher.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "up\n");
+    place.run(&["destroy", "d1"]).exits(0);
+    let told = Answer::from(watcher.wait_with_output().unwrap()).exits(125).stderr;
+    let expected = "error: the command was lost: sandbox `d1` has ended\n  caused by: it was destroyed\n\nhint: run";
+    assert!(told.starts_with(expected), "{told}");
+
+    place.run(&["create", "--name", "d2", "--lease", "2"]).exits(0);
+    let told = place.run(&["run", "--sandbox", "d2", "--", "sleep", "60"]).exits(125).stderr;
+    assert!(told.contains("sandbox `d2` has ended\n  caused by: its lease ended\n"), "{told}");
+}
+
+#[test]
+fn whoever_types_to_a_process_without_input_is_told() {
+    let place = place!();
+    let id = start(&place, "sleep 2", &[]);
+    let told = place.run_input(&["attach", &id], b"abc").exits(0).stderr;
+    let expected = format!(
+        "note: input is not passed on: process `{id}` was started without standard input\n"
+    );
+    assert_eq!(told, expected);
 }
 
 #[test]
@@ -175,6 +205,25 @@ fn events_tell_what_happened() {
 }
 
 #[test]
+fn a_process_is_inspected_like_a_sandbox() {
+    let place = place!();
+    let id = start(&place, "echo seen; exit 3", &["--name", "pbuild"]);
+    let waited = place.run(&["wait", &id, "--json"]).exits(3).json();
+    assert_eq!(place.run(&["inspect", &id, "--json"]).exits(0).json(), waited);
+    let text = place.run(&["inspect", &id]).exits(0).stdout;
+    for line in ["command     echo seen; exit 3\n", "status      failed\n", "exit        3\n"] {
+        assert!(text.contains(line), "{text}");
+    }
+    // Sandboxes come first, and are what is missing where there is neither.
+    let sandbox = place.run(&["inspect", "pbuild", "--json"]).exits(0).json();
+    assert_eq!(sandbox["sandbox_id"], waited["sandbox_id"]);
+    let missing = place.run(&["inspect", "pnonesuch", "--json"]).exits(125).json();
+    assert_eq!(missing["error"]["code"], "sandbox-not-found");
+    let explained = place.run(&["inspect", &id, "--explain", "--json"]).exits(125).json();
+    assert_eq!(explained["error"]["code"], "conflicting-options");
+}
+
+#[test]
 fn the_adapter_answers_line_by_line() {
     let place = place!();
     let input = concat!(
@@ -202,4 +251,39 @@ fn the_adapter_answers_line_by_line() {
     assert_eq!(place.run(&["list", "--json"]).exits(0).json(), serde_json::json!([]));
     let answer = place.run_input(&["proxy"], b"{\"op\":\"destroy\"}\n{\"op\":\"ping\"}\n").exits(0);
     assert_eq!(answer.stdout, "{\"op\":\"destroy\"}\n");
+}
+
+#[test]
+fn the_adapter_does_not_pass_off_other_bytes_as_a_file() {
+    let place = place!();
+    let input = concat!(
+        "{\"op\":\"exec\",\"cmd\":\"printf '\\\\377a' > /tmp/b\"}\n",
+        "{\"op\":\"read\",\"path\":\"/tmp/b\"}\n",
+    );
+    let answer = place.run_input(&["proxy"], input.as_bytes()).exits(0);
+    let line: serde_json::Value =
+        serde_json::from_str(answer.stdout.lines().nth(1).unwrap()).unwrap();
+    assert_eq!(line["op"], "error", "{}", answer.stdout);
+    let message = line["message"].as_str().unwrap();
+    assert!(message.contains("is not UTF-8 text; `belljar cp "), "{message}");
+}
+
+#[test]
+fn the_adapter_takes_its_sandbox_with_it_when_it_is_ended() {
+    let place = place!();
+    for (signal, status) in [("TERM", 143), ("HUP", 129), ("INT", 130)] {
+        let mut adapter = place.command(&["proxy"]).stdin(Stdio::piped()).spawn().unwrap();
+        let mut input = adapter.stdin.take().unwrap();
+        input.write_all(b"{\"op\":\"ping\"}\n").unwrap();
+        let mut lines = BufReader::new(adapter.stdout.take().unwrap());
+        let mut line = String::new();
+        lines.read_line(&mut line).unwrap();
+        assert_eq!(line, "{\"op\":\"pong\"}\n");
+        // Also in the middle of a command.
+        input.write_all(b"{\"op\":\"exec\",\"cmd\":\"sleep 60\"}\n").unwrap();
+        let pid = adapter.id().to_string();
+        Command::new("kill").args(["-s", signal, &pid]).status().unwrap();
+        assert_eq!(adapter.wait().unwrap().code(), Some(status), "{signal}");
+        assert_eq!(place.run(&["list", "--json"]).exits(0).json(), serde_json::json!([]));
+    }
 }

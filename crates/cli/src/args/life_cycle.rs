@@ -1,6 +1,6 @@
 //! Commands about sandboxes as such: `create`, `list`, `inspect`, `destroy`, `extend`, `pause`, `resume`, `proxy`.
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 
 use super::SandboxArgs;
 
@@ -69,17 +69,18 @@ pub(crate) struct ListArgs {
     pub(crate) json: bool,
 }
 
-/// Show one sandbox and what enforces its rules
+/// Show one sandbox and what enforces its rules, or one process
 #[derive(Args, Debug)]
 pub(crate) struct InspectArgs {
-    /// Name or id
-    pub(crate) sandbox: String,
+    /// Name or id of a sandbox, or id of a process
+    #[arg(value_name = "SANDBOX|PROCESS")]
+    pub(crate) subject: String,
 
-    /// Print the sandbox as JSON
+    /// Print the sandbox or process as JSON
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Add every rule with the mechanism that enforces it
+    /// Add every rule of the sandbox with the mechanism that enforces it
     #[arg(long)]
     pub(crate) explain: bool,
 }
@@ -106,16 +107,17 @@ pub(crate) struct DestroyArgs {
 ///
 /// What is not given stays as it is, counted from now on.
 #[derive(Args, Debug)]
+#[command(group(ArgGroup::new("clocks").required(true).multiple(true)))]
 pub(crate) struct ExtendArgs {
     /// Name or id
     pub(crate) sandbox: String,
 
     /// End it when nobody used it for this long; 0 is never
-    #[arg(long, value_name = "TIME", required_unless_present = "lease")]
+    #[arg(long, value_name = "TIME", group = "clocks")]
     pub(crate) idle_timeout: Option<String>,
 
     /// End it after this long from now, used or not; 0 is never
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", group = "clocks")]
     pub(crate) lease: Option<String>,
 
     /// Print the sandbox as JSON

@@ -92,7 +92,7 @@ Processes:
 Sandboxes:
   create       Create a sandbox
   list         List sandboxes
-  inspect      Show one sandbox
+  inspect      Show one sandbox or process
   extend       Start the clocks of a sandbox's lease anew
   pause        Freeze every process of a sandbox
   resume       Let a paused sandbox go on

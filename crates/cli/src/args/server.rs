@@ -98,7 +98,8 @@ pub(crate) enum ServerCommand {
     },
     /// Stop the server; sandboxes stay
     ///
-    /// Requests that are under way finish first. Stopping where none runs is fine.
+    /// Requests that are under way have ten seconds to finish. What is followed breaks off at once: a command goes on
+    /// in its sandbox, and `belljar logs` and `wait` find it again. Stopping where none runs is fine.
     Stop {
         /// Print it as JSON
         #[arg(long)]
