@@ -62,8 +62,8 @@ fn anchor_of(text: &str) -> Result<(u64, String), Failure> {
 }
 
 fn query_of(args: &AuditQueryArgs) -> Result<v1::QueryAuditRequest, Failure> {
-    let ago = |text: &Option<String>| {
-        text.as_deref().map(request::duration).transpose().map(|ago| ago.map(time_ago))
+    let ago = |flag: &str, text: &Option<String>| {
+        request::duration(flag, text.as_deref()).map(|ago| ago.map(time_ago))
     };
     Ok(v1::QueryAuditRequest {
         sandbox: args.sandbox.clone(),
@@ -73,8 +73,8 @@ fn query_of(args: &AuditQueryArgs) -> Result<v1::QueryAuditRequest, Failure> {
         verdict: args.verdict.clone(),
         rule: args.rule.clone(),
         policy: args.policy.clone(),
-        since: ago(&args.since)?,
-        until: ago(&args.until)?,
+        since: ago("--since", &args.since)?,
+        until: ago("--until", &args.until)?,
         ..v1::QueryAuditRequest::default()
     })
 }

@@ -26,7 +26,7 @@ async fn create(context: &Context, args: KeyCreateArgs) -> Result<Done, Failure>
         role,
         sandbox: args.sandbox,
         scopes: args.scopes,
-        expires_in_secs: args.expires.as_deref().map(request::duration).transpose()?,
+        expires_in_secs: request::duration("--expires", args.expires.as_deref())?,
     };
     let created = context
         .with_client(async |mut client| Ok(client.system.create_key(request).await?))

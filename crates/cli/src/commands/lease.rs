@@ -12,8 +12,8 @@ use crate::request;
 pub(crate) async fn extend(context: &Context, args: &ExtendArgs) -> Result<Done, Failure> {
     let request = v1::ExtendSandboxRequest {
         sandbox: args.sandbox.clone(),
-        idle_timeout_secs: args.idle_timeout.as_deref().map(request::duration).transpose()?,
-        lease_secs: args.lease.as_deref().map(request::duration).transpose()?,
+        idle_timeout_secs: request::duration("--idle-timeout", args.idle_timeout.as_deref())?,
+        lease_secs: request::duration("--lease", args.lease.as_deref())?,
     };
     let sandbox = context
         .with_client(async |mut client| Ok(client.sandboxes.extend_sandbox(request).await?))

@@ -14,7 +14,7 @@ pub(crate) async fn expose(context: &Context, args: &ExposeArgs) -> Result<Done,
         sandbox: args.sandbox.clone(),
         port: args.port.into(),
         public: args.public,
-        expires_in_secs: args.expires.as_deref().map(request::duration).transpose()?,
+        expires_in_secs: request::duration("--expires", args.expires.as_deref())?,
     };
     let shown = context
         .with_client(async |mut client| Ok(client.ports.expose_port(request).await?))

@@ -14,7 +14,7 @@ use crate::request;
 pub(crate) async fn wait(context: &Context, args: &WaitArgs) -> Result<Done, Failure> {
     let request = v1::WaitProcessRequest {
         process_id: args.process.clone(),
-        timeout_secs: args.timeout.as_deref().map(request::duration).transpose()?,
+        timeout_secs: request::duration("--timeout", args.timeout.as_deref())?,
     };
     let process = context
         .with_client(async |mut client| Ok(client.processes.wait_process(request).await?))
@@ -32,7 +32,7 @@ pub(crate) async fn wait(context: &Context, args: &WaitArgs) -> Result<Done, Fai
 pub(crate) async fn cancel(context: &Context, args: &CancelArgs) -> Result<Done, Failure> {
     let request = v1::CancelProcessRequest {
         process_id: args.process.clone(),
-        grace_secs: args.grace.as_deref().map(request::duration).transpose()?,
+        grace_secs: request::duration("--grace", args.grace.as_deref())?,
     };
     let process = context
         .with_client(async |mut client| Ok(client.processes.cancel_process(request).await?))

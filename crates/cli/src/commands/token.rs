@@ -13,7 +13,7 @@ pub(crate) async fn token(context: &Context, args: &TokenArgs) -> Result<Done, F
     let request = v1::IssueTokenRequest {
         sandbox: args.sandbox.clone(),
         audience: args.audience.clone(),
-        expires_in_secs: args.expires.as_deref().map(request::duration).transpose()?,
+        expires_in_secs: request::duration("--expires", args.expires.as_deref())?,
     };
     let issued = context
         .with_client(async |mut client| Ok(client.system.issue_token(request).await?))

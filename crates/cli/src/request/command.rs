@@ -116,11 +116,20 @@ pub(crate) fn command_timeout(
 }
 
 /// A time that was typed, in seconds. Zero is a time here: it ends waiting, or takes a limit away.
-pub(crate) fn duration(text: &str) -> Result<f64, Failure> {
-    if text == "0" {
-        return Ok(0.0);
+/// `flag` is what it was typed after.
+pub(crate) fn duration(flag: &str, text: Option<&str>) -> Result<Option<f64>, Failure> {
+    match text {
+        None => Ok(None),
+        Some("0") => Ok(Some(0.0)),
+        Some(text) => match parse_timeout(text) {
+            Ok(time) => Ok(Some(time.as_secs_f64())),
+            // Not everything that is a time is a timeout.
+            Err(invalid) => Err(Failure {
+                message: format!("`{flag} {}` is not a time of up to 30 days", shown(text)),
+                ..invalid.into()
+            }),
+        },
     }
-    Ok(parse_timeout(text)?.as_secs_f64())
 }
 
 /// `PATH=CONTENT`, as bytes.

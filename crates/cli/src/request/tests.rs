@@ -228,8 +228,8 @@ fn words_that_are_no_text_are_sent_as_bytes() {
 
 #[test]
 fn zero_is_a_time_only_where_it_means_something() {
-    assert_eq!(duration("0").unwrap(), 0.0);
-    assert_eq!(duration("2m").unwrap(), 120.0);
-    assert_eq!(duration("-1").unwrap_err().code, Code::InvalidLimit);
+    assert_eq!(duration("--x", Some("0")).unwrap(), Some(0.0));
+    assert_eq!(duration("--x", Some("2m")).unwrap(), Some(120.0));
+    assert_eq!(duration("--x", Some("-1")).unwrap_err().code, Code::InvalidLimit);
     assert_eq!(refused(&["--timeout", "0"]), Code::InvalidLimit);
 }

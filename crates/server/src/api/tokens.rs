@@ -36,7 +36,7 @@ impl Api {
             let valid = valid.transpose()?.unwrap_or(DEFAULT);
             if valid > LONGEST || valid < Duration::from_secs(1) {
                 return Err(Problem::invalid("a token is valid for 1 second to a day")
-                    .with_remedy("give `expires_in_secs` from 1 to 86400"));
+                    .with_remedy("give `--expires` up to `24h`; in the API, `expires_in_secs` from 1 to 86400"));
             }
             let reference = required("sandbox", &request.sandbox)?;
             let sandbox = self.engine(call).inspect(reference).await?;
