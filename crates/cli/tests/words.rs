@@ -143,3 +143,16 @@ fn a_shell_needs_a_terminal() {
     assert!(answer.stderr.contains("not a terminal"), "{}", answer.stderr);
     assert!(!place.state_dir().exists());
 }
+
+#[test]
+fn failures_speak_of_what_was_typed_and_say_what_to_do() {
+    let place = Place::new();
+    let told = place.run(&["extend", "web"]).stderr;
+    assert!(told.contains("--idle-timeout") && told.contains("--lease"), "{told}");
+    let told = place.run(&["audit", "query", "--since", "xx"]).exits(125).stderr;
+    assert!(told.contains("`--since xx` is not a time"), "{told}");
+    let told = place.run(&["cp", "/none/such", "web:/tmp/x"]).exits(125).stderr;
+    assert!(told.contains("hint: check the path on this host"), "{told}");
+    let told = place.run(&["--server", "embedded", "--state-dir", "/dev/null", "list"]);
+    assert!(told.exits(125).stderr.contains("hint: "));
+}

@@ -92,6 +92,7 @@ impl Error {
 
     pub(crate) fn process_not_found(id: &belljar_policy::ProcessId) -> Self {
         Self::new(Code::ProcessNotFound, format!("there is no process `{id}`"))
+            .with_remedy("`belljar ps --all` shows the processes that are on record")
     }
 
     pub(crate) fn sandbox_not_ready(id: &str, state: State) -> Self {

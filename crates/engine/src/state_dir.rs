@@ -29,7 +29,13 @@ pub(crate) struct StateDirectory {
 impl StateDirectory {
     /// Opens the directory, making it (for its owner only) where it is missing.
     pub(crate) fn open(path: &Path) -> Result<Self> {
-        let fail = |source| Error::state("open the state directory", path, source);
+        let fail = |source| {
+            let error = Error::state("open the state directory", path, source);
+            match error.remedy() {
+                Some(_) => error,
+                None => error.with_remedy("set BELLJAR_STATE_DIR to a directory that can be used"),
+            }
+        };
         let mut builder = DirBuilder::new();
         builder.recursive(true).mode(0o700);
         builder.create(path).map_err(fail)?;

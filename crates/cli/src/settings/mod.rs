@@ -125,6 +125,7 @@ impl Settings {
                 format!("state directory `{}` cannot be used", shown(&path.to_string_lossy())),
             )
             .caused_by(&error)
+            .with_remedy("name a directory with BELLJAR_STATE_DIR or `--state-dir`")
         })
     }
 }

@@ -59,15 +59,9 @@ impl AgentError {
         };
         let path = shown(&failure.path);
         let error = Error::new(code, format!("{action} `{path}` inside the sandbox"));
-        let error = match code {
-            Code::DiskFull => error.with_remedy("raise `--disk`, or remove files in the sandbox"),
-            Code::FileDenied => {
-                error.with_remedy("choose a writable path, such as one below `/workspace`")
-            }
-            Code::FileNotFound => {
-                error.with_remedy("check the path; `belljar files ls` lists a directory")
-            }
-            _ => error,
+        let error = match remedy_for_file(code, action) {
+            Some(remedy) => error.with_remedy(remedy),
+            None => error,
         };
         error.with_source(cause(failure))
     }
@@ -161,6 +155,23 @@ impl From<AgentError> for Error {
     }
 }
 
+/// What to do about a file operation that failed.
+fn remedy_for_file(code: Code, action: &str) -> Option<&'static str> {
+    let only_looks = matches!(action, "read" | "list" | "look at" | "watch");
+    Some(match code {
+        Code::DiskFull => "raise `--disk`, or remove files in the sandbox",
+        Code::FileDenied if only_looks => "choose a path that the sandbox's user may read",
+        Code::FileDenied => "choose a writable path, such as one below `/workspace`",
+        Code::FileNotFound => "check the path; `belljar files ls` lists a directory",
+        Code::FileExists => "choose another path, or remove what is there with `belljar files rm`",
+        Code::FileKindWrong if action == "read" => {
+            "name a file; `belljar files ls` lists a directory, and `belljar cp` copies one"
+        }
+        Code::FileKindWrong => "check the path; `belljar files stat` tells what is there",
+        _ => return None,
+    })
+}
+
 /// A failure as it crossed the wire, for the end of the chain of causes.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
@@ -221,6 +232,17 @@ mod tests {
         check("is-a-directory", Errno::ISDIR, Code::FileKindWrong);
         check("no-space", Errno::NOSPC, Code::DiskFull);
         check("failed", Errno::IO, Code::FileFailed);
+    }
+
+    #[test]
+    fn remedies_go_with_what_was_tried() {
+        let remedy = |errno: Errno, action: &str| {
+            refusal("failed", "open", errno).for_file(action).remedy().unwrap().to_owned()
+        };
+        assert!(remedy(Errno::ACCESS, "read").contains("may read"));
+        assert!(remedy(Errno::ACCESS, "write").contains("writable"));
+        assert!(remedy(Errno::ISDIR, "read").contains("name a file"));
+        assert!(remedy(Errno::EXIST, "make").contains("another path"));
     }
 
     #[test]

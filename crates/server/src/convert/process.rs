@@ -19,6 +19,7 @@ pub(crate) fn process_id(text: &str) -> Result<ProcessId> {
             belljar_codes::Code::ProcessNotFound,
             format!("there is no process `{shown}`"),
         )
+        .with_remedy("`belljar ps --all` shows the processes that are on record")
     })
 }
 

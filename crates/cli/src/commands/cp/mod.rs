@@ -222,7 +222,9 @@ async fn fetch_to_stdout(
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> Failure {
-    refuse(&format!("`{}` cannot be read", path.display())).caused_by(error)
+    refuse(&format!("`{}` cannot be read", path.display()))
+        .caused_by(error)
+        .with_remedy("check the path on this host; a path inside a sandbox is `SANDBOX:PATH`")
 }
 
 fn refuse(message: &str) -> Failure {
