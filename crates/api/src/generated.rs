@@ -10277,7 +10277,7 @@ pub struct CreateKeyRequest {
     #[prost(string, optional, tag = "4")]
     #[serde(default)]
     pub sandbox: ::core::option::Option<::prost::alloc::string::String>,
-    /// `read`, `write`, `exec`, `files`. Absent: all that the role may.
+    /// `read`, `write`, `exec`, `files`, `keys`. Absent: all that the role may.
     #[prost(string, repeated, tag = "5")]
     #[serde(default)]
     pub scopes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,

@@ -12,7 +12,7 @@ export interface KeyOptions extends SignalOptions {
   /** For the role `sandbox`: the one it opens. */
   readonly sandbox?: string | undefined;
   /** Absent: all that the role may. */
-  readonly scopes?: readonly ("read" | "write" | "exec" | "files")[] | undefined;
+  readonly scopes?: readonly ("read" | "write" | "exec" | "files" | "keys")[] | undefined;
   /** Seconds from now. Absent: never. */
   readonly expires?: number | undefined;
 }
