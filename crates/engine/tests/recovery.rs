@@ -107,8 +107,9 @@ async fn check(life: &str, point: &str) {
     let left: Vec<_> = support::tree(&directory.path().join("state"))
         .into_iter()
         .filter(|path| {
-            // Logs stay for a week, and what probes found as long as the host is the same.
-            !["belljar.db", "processes/", "probes."].iter().any(|kept| path.starts_with(kept))
+            // Logs stay for a week, the audit log for good, and what probes found as long as the host is the same.
+            let kept = ["belljar.db", "processes/", "probes.", "audit."];
+            !kept.iter().any(|kept| path.starts_with(kept))
         })
         .collect();
     assert_eq!(

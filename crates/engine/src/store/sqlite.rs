@@ -293,8 +293,9 @@ fn fold_beside(path: &Path) -> rusqlite::Result<bool> {
 /// Folds what is in the log by now into the file, and tells how far that reached. `None`: somebody else is at it.
 fn fold(connection: &Connection) -> rusqlite::Result<Option<u32>> {
     connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {
-        let (busy, end): (bool, u32) = (row.get(0)?, row.get(1)?);
-        Ok((!busy).then_some(end))
+        // Whoever did not come to it says -1.
+        let (busy, end): (bool, i64) = (row.get(0)?, row.get(1)?);
+        Ok(u32::try_from(end).ok().filter(|_| !busy))
     })
 }
 
