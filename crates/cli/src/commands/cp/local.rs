@@ -113,13 +113,17 @@ pub(super) fn about(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("`{}`: {error}", path.display()))
 }
 
-/// Where links are the system's own: `/dev/stdout`, `/dev/fd/3`.
-const SPECIAL: [&str; 2] = ["/dev", "/proc"];
+/// Where links are the system's own: `/dev/stdout`, `/dev/fd/3`. Not `/dev/shm`, where everybody makes them.
+const SPECIAL: [&str; 4] = ["/dev", "/dev/fd", "/dev/pts", "/proc/self/fd"];
+
+fn is_special(directory: &Path) -> bool {
+    SPECIAL.iter().any(|special| directory == Path::new(special))
+}
 
 /// Writes `content` under another name first, so that a file is there whole or not at all. A link in its place gives way: a
 /// sandbox may have made it.
 pub(super) fn save(content: &mut dyn Read, target: &Target, mode: u32) -> io::Result<u64> {
-    if SPECIAL.iter().any(|special| target.directory.starts_with(special)) {
+    if is_special(&target.directory) {
         return io::copy(content, &mut File::create(target.path())?);
     }
     let (directory, name) = (target.open()?, &target.name);
@@ -215,5 +219,8 @@ mod tests {
         save(&mut b"new".as_slice(), &target(place.path().join("way")), 0o644).unwrap();
         assert_eq!(std::fs::read_to_string(into.join("file")).unwrap(), "new");
         assert_eq!(save(&mut b"new".as_slice(), &target("/dev/null".into()), 0o644).unwrap(), 3);
+        for (directory, special) in [("/dev", true), ("/dev/fd/", true), ("/dev/shm", false)] {
+            assert_eq!(is_special(Path::new(directory)), special, "{directory}");
+        }
     }
 }
