@@ -159,7 +159,7 @@ impl Agent {
 
     pub(crate) fn run(mut self) -> io::Result<()> {
         let mut events = Vec::new();
-        while !self.leaving {
+        loop {
             self.poller.wait(&mut events, self.timeout())?;
             self.now = Instant::now();
             for &(token, _) in &events {
@@ -167,6 +167,9 @@ impl Agent {
             }
             self.meet_deadlines();
             self.check_lease();
+            if self.leaving {
+                return Ok(()); // whoever was killed by that did not end by itself, and is not told of as if
+            }
             if let Some(service) = &mut self.service {
                 service.expire(self.now);
             }
@@ -176,7 +179,6 @@ impl Agent {
             self.watch_memory();
             self.trim();
         }
-        Ok(())
     }
 
     fn handle(&mut self, token: Token) {
@@ -368,9 +370,11 @@ impl Agent {
         }
     }
 
-    /// Ends the sandbox: says so, kills everything, goes. As PID 1 the kernel kills whoever is left.
+    /// Ends the sandbox: passes on what is there, says so, kills everything, goes. As PID 1 the kernel kills whoever is
+    /// left.
     pub(crate) fn leave(&mut self, ended: Option<Ended>) {
         self.leaving = true;
+        self.settle();
         if let Some(ended) = ended {
             let what = event::What::LeaseEnded(LeaseEnded { idle: ended == Ended::Idle });
             let event = Event { what: Some(what) };

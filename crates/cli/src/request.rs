@@ -142,7 +142,7 @@ pub(crate) fn create_request(
         writable: args.writable,
         programs: programs(&args.programs)?,
         idle_timeout_secs: settings.get(Key::IdleTimeout).parse_text(parse_timeout)?.map(seconds),
-        lease_secs: args.lease.as_deref().map(parse_timeout).transpose()?.map(seconds),
+        lease_secs: duration("--lease", args.lease.as_deref())?,
         ensure: args.ensure.clone(),
         labels: labels(&args.label)?,
         timeout_secs: timeout(settings, args.policy.is_some())?,
@@ -220,7 +220,7 @@ fn network(settings: &Settings, args: &SandboxArgs) -> Result<v1::Network, Failu
     if !callback_connections {
         NetworkPolicy::from_flags(profile.as_deref(), mode.as_deref(), &allow)?;
     }
-    let ask_secs = args.network_ask.as_deref().map(ask).transpose()?;
+    let ask_secs = duration("--network-ask", args.network_ask.as_deref())?;
     Ok(v1::Network {
         mode,
         profile,
@@ -231,14 +231,6 @@ fn network(settings: &Settings, args: &SandboxArgs) -> Result<v1::Network, Failu
         callback_requests: callback("requests"),
         callback_udp_ports: args.network_callback_udp.iter().copied().map(u32::from).collect(),
     })
-}
-
-/// How long something waits to be allowed, in seconds.
-pub(crate) fn ask(text: &str) -> Result<f64, Failure> {
-    if text == "0" {
-        return Ok(0.0);
-    }
-    Ok(seconds(parse_timeout(text)?))
 }
 
 /// Only limits that somebody chose are sent: those are enforced fully or refused, defaults are not. Beside a policy, only

@@ -95,7 +95,7 @@ fn whoever_watches_a_command_is_told_that_its_sandbox_ended() {
     assert_eq!(line, "up\n");
     place.run(&["destroy", "d1"]).exits(0);
     let told = Answer::from(watcher.wait_with_output().unwrap()).exits(125).stderr;
-    let expected = "error: the command was lost: sandbox `d1` has ended\n  caused by: it was destroyed\n\nhint: run";
+    let expected = "error[sandbox-gone]: the command was lost: sandbox `d1` has ended\n  caused by: it was destroyed\n\nhint: run";
     assert!(told.starts_with(expected), "{told}");
 
     place.run(&["create", "--name", "d2", "--lease", "2"]).exits(0);

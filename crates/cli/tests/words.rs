@@ -64,7 +64,7 @@ fn a_mistake_makes_nothing() {
 fn people_read_the_reason_and_a_hint() {
     let place = Place::new();
     place.run(&["create", "--memory=-1"]).exits(125).complains(
-        "error: memory limit `-1` is not a size above zero\n\n\
+        "error[invalid-limit]: memory limit `-1` is not a size above zero\n\n\
          hint: use a size between 16 MiB and 16 TiB, such as `512m` or `2g`\n",
     );
 }

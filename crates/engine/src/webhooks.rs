@@ -15,6 +15,8 @@ use crate::secret::Secret;
 use crate::{Engine, Error, Event, EventKind, Result, Scope, random, tenants};
 
 const MAX_URL: usize = 2048;
+/// Who can guess the secret can tell the receiver anything.
+const MIN_SECRET: usize = 16;
 const MAX_SECRET: usize = 512;
 
 /// A webhook to be made.
@@ -68,9 +70,11 @@ impl Webhooks {
         self.may_manage()?;
         check_url(&new.url)?;
         let secret = new.secret.unwrap_or_else(Secret::random);
-        if secret.expose().is_empty() || secret.expose().len() > MAX_SECRET {
+        if !(MIN_SECRET..=MAX_SECRET).contains(&secret.expose().len()) {
             return Err(Error::new(Code::InvalidArgument, "the webhook's secret cannot be used")
-                .with_remedy(format!("use 1 to {MAX_SECRET} characters, or leave it out")));
+                .with_remedy(format!(
+                    "use {MIN_SECRET} to {MAX_SECRET} characters: `openssl rand -hex 32` makes some"
+                )));
         }
         let tenant = match (&self.scope, new.tenant) {
             (Scope::All, tenant) => tenant,

@@ -214,6 +214,8 @@ fn kind(code: Code) -> Kind {
 
 fn grpc_code(code: Code) -> tonic::Code {
     match kind(code) {
+        // Clients know by it that the server is an older one.
+        Kind::NotFound if code == Code::RouteNotFound => tonic::Code::Unimplemented,
         Kind::Invalid | Kind::WrongMedia | Kind::WrongMethod => tonic::Code::InvalidArgument,
         Kind::NotFound => tonic::Code::NotFound,
         Kind::Exists => tonic::Code::AlreadyExists,

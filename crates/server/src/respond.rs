@@ -7,6 +7,7 @@ use axum::Json;
 use axum::response::{IntoResponse, Response};
 use belljar_codes::Code;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
+use tonic::Status;
 
 use crate::measure;
 use crate::preview::Forwarded;
@@ -84,6 +85,9 @@ fn write(problem: &Problem, response: Response, request_id: &str, grpc: bool) ->
 
 /// Failures that the layers below the API answer with themselves have a status and no words of ours.
 fn untold(response: &Response) -> Option<Problem> {
+    if let Some(status) = Status::from_header_map(response.headers()) {
+        return untold_status(&status);
+    }
     let status = response.status();
     let kind = response.headers().get(header::CONTENT_TYPE);
     let ours = kind.is_some_and(|kind| kind == "application/json");
@@ -115,6 +119,32 @@ fn untold(response: &Response) -> Option<Problem> {
         _ => (Code::Internal, "the request failed", "look into the server's log"),
     };
     Some(Problem::new(code, message).with_remedy(remedy))
+}
+
+/// The same for gRPC, whose failures are not the answer's own. Those of the API have details; what has none comes from
+/// whoever takes messages apart.
+fn untold_status(status: &Status) -> Option<Problem> {
+    let (code, message, remedy) = match status.code() {
+        tonic::Code::Ok => return None,
+        _ if !status.details().is_empty() => return None,
+        tonic::Code::Unimplemented => (
+            Code::RouteNotFound,
+            "the server does not know this method, or this form of it",
+            "server and client may be of different versions",
+        ),
+        tonic::Code::OutOfRange | tonic::Code::ResourceExhausted => {
+            (Code::RequestTooLarge, "the message is too large", "send less at once")
+        }
+        tonic::Code::Cancelled => {
+            (Code::Interrupted, "the request broke off", "send it again, whole")
+        }
+        _ => (
+            Code::InvalidArgument,
+            "the message cannot be understood",
+            "server and client may be of different versions",
+        ),
+    };
+    Some(Problem::new(code, message).with_remedy(remedy).caused_by(status))
 }
 
 #[cfg(test)]

@@ -89,7 +89,7 @@ const CALLS: readonly ((given: Given) => Promise<unknown>)[] = [
   async ({ client }) => await client.tenants.list(),
   async ({ client }) => await client.tenants.setQuotas("t", {}),
   async ({ client }) => await client.tenants.remove("t"),
-  async ({ client }) => await client.webhooks.create("http://127.0.0.1/", { secret: "s" }),
+  async ({ client }) => await client.webhooks.create("http://127.0.0.1/", { secret: "signs-what-is-sent" }),
   async ({ client }) => await client.webhooks.list(),
   async ({ client }) => await client.webhooks.remove("w"),
   async ({ client }) => await client.policies.put("p", "name: p"),

@@ -29,7 +29,7 @@ pub(crate) async fn network(context: &Context, args: NetworkArgs) -> Result<Done
                 Some("none" | "full") => Some(v1::NetworkEntries { entries: allow }),
                 _ => entries(allow),
             };
-            let ask_secs = network_ask.as_deref().map(request::ask).transpose()?;
+            let ask_secs = request::duration("--network-ask", network_ask.as_deref())?;
             let cidrs = entries(allow_cidr);
             if network.is_none() && replace.is_none() && cidrs.is_none() && ask_secs.is_none() {
                 return Err(Failure::new(Code::InvalidArgument, "nothing is to be changed")

@@ -27,12 +27,13 @@ pub(crate) fn print_failure(failure: &Failure, json: bool) {
         // Nothing is left to be done where even this cannot be written.
         let _ = print_json(&FailureShape::from(failure));
     } else {
-        say(&render(failure, &strong("error", RED)));
+        say(&render(failure, |head| strong(head, RED)));
     }
 }
 
-fn render(failure: &Failure, error: &str) -> String {
-    let mut text = format!("{error}: {}\n", indent(&failure.message));
+fn render(failure: &Failure, paint: impl Fn(&str) -> String) -> String {
+    let head = paint(&format!("error[{}]", failure.code.as_str()));
+    let mut text = format!("{head}: {}\n", indent(&failure.message));
     for cause in &failure.causes {
         text.push_str(&format!("  caused by: {}\n", indent(cause)));
     }
@@ -76,14 +77,15 @@ mod tests {
     #[test]
     fn people_read_cause_by_cause() {
         let expected = "\
-error: sandbox `web-1` did not start
+error[mount-source-unusable]: sandbox `web-1` did not start
   caused by: mount `/srv/data` at `/data`
   caused by: permission denied
 
 hint: choose another `--mount`
 ";
-        assert_eq!(render(&failure(), "error"), expected);
-        assert_eq!(render(&Failure::new(Code::Internal, "a\nb"), "error"), "error: a\n    b\n");
+        assert_eq!(render(&failure(), str::to_owned), expected);
+        let lines = render(&Failure::new(Code::Internal, "a\nb"), str::to_owned);
+        assert_eq!(lines, "error[internal]: a\n    b\n");
     }
 
     #[test]

@@ -125,7 +125,8 @@ fn request(
     webhook: &Webhook,
     event: &Event,
 ) -> std::result::Result<Request<Full<Bytes>>, String> {
-    let body = serde_json::to_vec(&convert::event(event)).map_err(|error| format!("{error}"))?;
+    let told = serde_json::to_value(convert::event(event)).map_err(|error| format!("{error}"))?;
+    let body = told.to_string();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let path = target.uri.path_and_query().map_or("/", |path| path.as_str());
     let authority = target.uri.authority().map(|authority| authority.as_str());
@@ -133,10 +134,10 @@ fn request(
         .header(header::HOST, authority.unwrap_or_default())
         .header(header::CONTENT_TYPE, "application/json")
         .header(header::USER_AGENT, concat!("belljar/", env!("CARGO_PKG_VERSION")))
-        .header("belljar-event", event.kind.as_str())
+        .header("belljar-event", told["kind"].as_str().unwrap_or_default())
         .header("belljar-delivery", format!("{}-{}", webhook.id, event.seq))
         .header("belljar-timestamp", now.to_string())
-        .header("belljar-signature", signature(webhook.secret.expose(), now, &body))
+        .header("belljar-signature", signature(webhook.secret.expose(), now, body.as_bytes()))
         .body(Full::new(body.into()))
         .map_err(|error| format!("{error}"))
 }

@@ -50,6 +50,17 @@ async fn what_is_turned_away_is_counted_once() {
         assert_eq!(server.get(path, &[]).await.0, status, "{path}");
         assert_eq!(counted(code).await, before + 1, "{path}");
     }
+    for (method, message, status, code) in [
+        ("GetSandbox", &b"\x0a\xff"[..], tonic::Code::InvalidArgument, "invalid-argument"),
+        ("Nonesuch", b"", tonic::Code::Unimplemented, "route-not-found"),
+    ] {
+        let before = counted(code).await;
+        let refused = server.call_raw("Sandboxes", method, message).await;
+        assert_eq!(refused.code(), status, "{method}");
+        let problem = belljar_api::problem::from_status(&refused).unwrap();
+        assert_eq!((problem.code.as_str(), problem.remedy.is_empty()), (code, false), "{method}");
+        assert_eq!(counted(code).await, before + 1, "{method}");
+    }
     server.stop().await;
 }
 

@@ -6,11 +6,12 @@ use belljar_api::v1;
 use belljar_api::v1::sandboxes_client::SandboxesClient;
 use belljar_api::v1::system_client::SystemClient;
 use belljar_server::{Claim, Options, serve};
-use http_body_util::{BodyExt, Empty};
+use http_body_util::{BodyExt, Empty, Full};
 use hyper_util::rt::TokioIo;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tonic::transport::{Channel, Endpoint};
+use tower::ServiceExt;
 
 use crate::fake::Setup;
 
@@ -82,6 +83,24 @@ impl Server {
         let (head, body) = response.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
         (head.status.as_u16(), head.headers, String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    /// A gRPC message as it is, over the Unix socket; gives the status that refuses it.
+    pub(crate) async fn call_raw(
+        &self,
+        service: &str,
+        method: &str,
+        message: &[u8],
+    ) -> tonic::Status {
+        let length = u32::try_from(message.len()).unwrap().to_be_bytes();
+        let framed = [&[0][..], &length, message].concat();
+        let request = http::Request::post(format!("/belljar.v1.{service}/{method}"))
+            .header("content-type", "application/grpc")
+            .header("te", "trailers")
+            .body(tonic::body::Body::new(Full::new(bytes::Bytes::from(framed))))
+            .unwrap();
+        let response = self.channel().oneshot(request).await.unwrap();
+        tonic::Status::from_header_map(response.headers()).unwrap()
     }
 
     /// Ends the server and gives what it served back.

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Empty};
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use serde_json::json;
 use tokio::sync::mpsc;
 
 use crate::support::{Server, bearing};
@@ -91,11 +92,11 @@ async fn events_are_told_in_order_and_signed() {
         .await
         .unwrap();
     let (headers, ready) = receiver.next().await;
-    assert_eq!(headers["belljar-event"], "sandbox.ready");
+    assert_eq!(headers["belljar-event"], "sandbox_ready");
     assert_eq!(headers["content-type"], "application/json");
-    assert_eq!(ready["sandbox_id"], id);
+    assert_eq!((&ready["sandbox_id"], &ready["kind"]), (&json!(id), &json!("sandbox_ready")));
     let (headers, destroyed) = receiver.next().await;
-    assert_eq!(headers["belljar-event"], "sandbox.destroyed");
+    assert_eq!(headers["belljar-event"], "sandbox_destroyed");
     assert_ne!(destroyed["seq"], ready["seq"]);
     let listed = server.system().list_webhooks(v1::ListWebhooksRequest {}).await.unwrap();
     let webhook = listed.into_inner().webhooks.remove(0);
