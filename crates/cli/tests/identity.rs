@@ -68,10 +68,8 @@ fn webhooks_are_added_told_listed_and_removed() {
     add(&["--kind", "nonesuch"]).exits(125);
     let empty = place.run_input(&["webhooks", "add", &url, "--secret-file", "-", "--json"], b"");
     assert_eq!(empty.exits(125).json()["error"]["code"], "invalid-argument");
-    let short = place.run_input(
-        &["webhooks", "add", &url, "--secret-file", "-", "--json"],
-        b"fifteen letters",
-    );
+    let short = place
+        .run_input(&["webhooks", "add", &url, "--secret-file", "-", "--json"], b"fifteen letters");
     assert_eq!(short.exits(125).json()["error"]["code"], "invalid-argument");
 
     let told = std::thread::spawn(move || {

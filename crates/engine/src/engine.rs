@@ -226,11 +226,23 @@ impl Engine {
         if record.state == State::Ready {
             let backend = self.inner.backends.get(&record.backend)?;
             if !backend.is_alive(&record.id).await? {
-                reap(&self.inner, &record.id, Gone::of(&record).reason()).await?;
+                let (inner, gone) = (Arc::clone(&self.inner), record.clone());
+                // Who only looked may go away meanwhile.
+                let reason = Gone::of(&gone).reason();
+                to_the_end(async move { reap(&inner, &gone.id, reason).await }).await?;
                 return Ok(self.find(record.id.as_str()).await?.into());
             }
         }
         Ok(record.into())
+    }
+
+    /// Whether a sandbox has not ended.
+    pub async fn lives(&self, id: &SandboxId) -> Result<bool> {
+        if self.inner.known_live(id).is_some() {
+            return Ok(true);
+        }
+        let record = self.inner.store.sandbox(id).await?;
+        Ok(record.is_some_and(|record| !has_ended(record.state)))
     }
 
     /// The id of a sandbox, by name or id.
@@ -342,6 +354,7 @@ impl Engine {
     /// Starts a command. Returns once it runs; a command that cannot be started is an error with its own code.
     pub async fn exec(&self, id: &SandboxId, request: ExecRequest) -> Result<Process> {
         self.visible(id).await?;
+        let request = self.with_own_key(request);
         let permitted = policy::permit_exec(&self.inner, &self.asker, id, request).await?;
         let (inner, id) = (Arc::clone(&self.inner), id.clone());
         to_the_end(async move { process::start(&inner, &id, permitted).await }).await
@@ -351,9 +364,20 @@ impl Engine {
     /// given by name or id.
     pub async fn start(&self, sandbox: &str, request: ExecRequest) -> Result<Started> {
         let id = self.identify(sandbox).await?;
+        let request = self.with_own_key(request);
         let permitted = policy::permit_exec(&self.inner, &self.asker, &id, request).await?;
         let inner = Arc::clone(&self.inner);
         to_the_end(async move { process::start_detached(&inner, &id, permitted).await }).await
+    }
+
+    /// Idempotency keys are a tenant's. Who has one sandbox of it learns nothing of keys that were used for others, and takes
+    /// none away.
+    fn with_own_key(&self, mut request: ExecRequest) -> ExecRequest {
+        if let (Scope::Sandbox { id, .. }, Some(key)) = (&self.scope, &mut request.idempotency_key)
+        {
+            *key = format!("{id}:{key}");
+        }
+        request
     }
 
     /// Follows a process from the given offsets on: what its log has, then live, then its end.

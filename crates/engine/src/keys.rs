@@ -134,15 +134,17 @@ impl Keys {
 
     /// Whether there is a key that opens something.
     pub async fn any(&self) -> Result<bool> {
-        let now = SystemTime::now();
-        let opens =
-            |key: &KeyInfo| key.revoked_at.is_none() && key.expires_at.is_none_or(|at| at > now);
-        Ok(self.inner.store.keys().await?.iter().any(opens))
+        self.inner.store.any_key_opens().await
     }
 
-    /// Whether there is a key at all, also one that opens nothing any more.
-    pub async fn exist(&self) -> Result<bool> {
-        Ok(!self.inner.store.keys().await?.is_empty())
+    /// Whether there has ever been a key, also one that opens nothing any more.
+    pub async fn ever(&self) -> Result<bool> {
+        self.inner.store.had_keys().await
+    }
+
+    /// Whether the key of that id opens something.
+    pub async fn opens(&self, id: &str) -> Result<bool> {
+        Ok(self.inner.store.key(id).await?.is_some_and(|key| key.info.opens(SystemTime::now())))
     }
 
     /// From now on the key opens nothing. Revoking it again is fine.
@@ -166,8 +168,7 @@ impl Keys {
     pub async fn verify(&self, secret: &str) -> Result<Option<KeyInfo>> {
         let Some(key) = self.find(secret).await? else { return Ok(None) };
         let now = SystemTime::now();
-        let expired = key.expires_at.is_some_and(|at| at <= now);
-        if expired || key.revoked_at.is_some() {
+        if !key.opens(now) {
             return Ok(None);
         }
         // A clock that was set back must not stop the noting for good.
@@ -245,6 +246,10 @@ impl KeyInfo {
             Role::Tenant => Scope::Tenant(self.tenant.clone()),
             Role::Sandbox(id) => Scope::Sandbox { tenant: self.tenant.clone(), id: id.clone() },
         }
+    }
+
+    fn opens(&self, now: SystemTime) -> bool {
+        self.revoked_at.is_none() && self.expires_at.is_none_or(|at| at > now)
     }
 
     /// Whether the key was made for this part of what its role may do.

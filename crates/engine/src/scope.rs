@@ -50,6 +50,18 @@ impl Scope {
         }
     }
 
+    /// Refuses a caller that was given one sandbox and asks about its tenant.
+    pub(crate) fn sees_tenant(&self) -> Result<()> {
+        match self {
+            Self::All | Self::Tenant(_) => Ok(()),
+            Self::Sandbox { id, .. } => Err(Error::new(
+                Code::PermissionDenied,
+                format!("this caller may use sandbox `{id}` and sees nothing else of its tenant"),
+            )
+            .with_remedy("use a key of the tenant")),
+        }
+    }
+
     /// Refuses a caller that was given one sandbox and wants another.
     pub(crate) fn may_create(&self) -> Result<()> {
         match self {

@@ -115,7 +115,9 @@ impl Tenants {
     fn sees(&self, id: &TenantId) -> Result<()> {
         match &self.scope {
             Scope::All => Ok(()),
-            Scope::Tenant(mine) | Scope::Sandbox { tenant: mine, .. } if mine == id => Ok(()),
+            Scope::Tenant(mine) | Scope::Sandbox { tenant: mine, .. } if mine == id => {
+                self.scope.sees_tenant()
+            }
             Scope::Tenant(_) | Scope::Sandbox { .. } => Err(not_found(id)),
         }
     }

@@ -8,7 +8,10 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
 use belljar_codes::Code;
-use belljar_engine::{CreateRequest, ExecRequest, ProcessQuery, SandboxQuery, SandboxState};
+use belljar_engine::{
+    CreateRequest, Engine, ExecRequest, ProcessQuery, SandboxId, SandboxQuery, SandboxState, Scope,
+    TenantId,
+};
 use support::{Setup, exec};
 
 fn keyed(key: &str) -> CreateRequest {
@@ -59,6 +62,22 @@ async fn a_key_means_one_request_of_one_tenant() {
     setup.engine.destroy(first.id.as_str()).await.unwrap();
     let again = setup.engine.create(keyed("k")).await.unwrap();
     assert_eq!((again.id, again.state), (first.id, SandboxState::Destroyed));
+}
+
+#[tokio::test]
+async fn who_has_one_sandbox_has_keys_of_its_own() {
+    let setup = Setup::new().await;
+    let (mine, other) = (setup.create().await, setup.create().await);
+    let scope = Scope::Sandbox { tenant: TenantId::default(), id: mine.clone() };
+    let inside = setup.engine.scoped(scope);
+    let start = async |engine: &Engine, id: &SandboxId| {
+        engine.start(id.as_str(), keyed_exec("k", &["true"])).await.unwrap().process.id
+    };
+    let theirs = start(&setup.engine, &other).await;
+    let own = start(&inside, &mine).await;
+    assert_ne!(own, theirs);
+    assert_eq!(start(&inside, &mine).await, own);
+    assert_eq!(start(&setup.engine, &other).await, theirs);
 }
 
 #[tokio::test]

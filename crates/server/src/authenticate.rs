@@ -11,9 +11,9 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use belljar_codes::Code;
-use belljar_engine::{AuditEntry, Engine, KeyInfo};
+use belljar_engine::{AuditEntry, Engine, KeyInfo, Scope};
 use http::request::Parts;
-use http::{HeaderMap, header};
+use http::{HeaderMap, HeaderValue, Uri, header};
 use tracing::Instrument;
 
 use crate::api::Api;
@@ -27,7 +27,7 @@ use crate::peer::Peer;
 use crate::preview::{self, Admission, Form, Target};
 use crate::problem::{Problem, Result};
 use crate::respond;
-use crate::token::Tokens;
+use crate::token::{self, Tokens};
 
 /// Routes that anybody may ask for: whether the server lives, and what its API is.
 const OPEN: [&str; 3] = ["/healthz", "/openapi.json", "/docs"];
@@ -55,8 +55,11 @@ pub(crate) async fn authenticate(
     }
     let open = OPEN.contains(&request.uri().path());
     let peer = request.extensions().get::<Peer>().cloned();
-    let caller =
-        if open { Ok(None) } else { gate.enter(peer.as_ref(), request.headers()).await.map(Some) };
+    let caller = if open {
+        Ok(None)
+    } else {
+        gate.enter(peer.as_ref(), request.uri(), request.headers()).await.map(Some)
+    };
     let grpc = respond::is_grpc(request.headers());
     let response = match caller {
         Ok(None) => next.run(request).await,
@@ -70,6 +73,11 @@ pub(crate) async fn authenticate(
                 outcome = tracing::field::Empty,
             );
             request.extensions_mut().insert(Call::new(caller, request_id.clone()));
+            let admitted = admitted.map(Arc::new);
+            if let Some(admitted) = &admitted {
+                // For who goes on after the answer, in another protocol.
+                request.extensions_mut().insert(Arc::clone(admitted));
+            }
             let response = next.run(request).instrument(span).await;
             // Under way until the last byte of the answer has gone.
             match admitted {
@@ -107,14 +115,20 @@ impl Gate {
         if let Some(welcome) = admission.welcome(&parts, tls) {
             return welcome;
         }
+        let visit = match self.limits.visit(&caller.tenant()) {
+            Ok(visit) => Arc::new(visit),
+            Err(problem) => return problem.into_response(),
+        };
         let call = Call::new(caller, request_id.to_owned());
         let request = self.patience.bound_body(Request::from_parts(parts, body));
         let shown = async {
             let id = target.id.as_str();
             let tunnel = self.api.visit_port(&call, id, target.port.into()).await?;
-            preview::forward(tunnel, request, &Form::Name { identified }).await
+            let form = Form::Name { identified };
+            preview::forward(tunnel, request, &form, Arc::clone(&visit)).await
         };
-        shown.await.unwrap_or_else(IntoResponse::into_response)
+        let response = shown.await.unwrap_or_else(IntoResponse::into_response);
+        response.map(|body| Body::new(Guarded::new(body, visit)))
     }
 
     /// Who visits a port, and whether a key of ours says so.
@@ -131,16 +145,21 @@ impl Gate {
         }
         match admission {
             Admission::Other => {
-                let (caller, _) = self.enter(peer, &request.headers).await?;
+                let (caller, _) = self.enter(peer, &request.uri, &request.headers).await?;
                 Ok((caller, true))
             }
             Admission::Token(..) => {
-                let checked = admission.check(&self.tokens, target, request);
-                let checked = checked.and_then(|()| match &shown {
-                    Some((_, tenant)) => Ok(Caller::visitor(tenant, &target.id, "token")),
-                    None => Err(Problem::new(Code::TokenInvalid, "this port is not shown")
-                        .with_remedy("`belljar expose` shows it")),
-                });
+                let checked = match (admission.check(&self.tokens, target, request), &shown) {
+                    (Ok(key), Some((_, tenant))) => {
+                        let caller = Caller { key, ..Caller::visitor(tenant, &target.id, "token") };
+                        self.still_stands(&caller).await.map(|()| caller)
+                    }
+                    (Ok(_), None) => {
+                        Err(Problem::new(Code::TokenInvalid, "this port is not shown")
+                            .with_remedy("`belljar expose` shows it"))
+                    }
+                    (Err(problem), _) => Err(problem),
+                };
                 if let (Err(_), Some(address)) = (&checked, peer.and_then(Peer::address)) {
                     self.limits.failed(address)?;
                 }
@@ -153,9 +172,10 @@ impl Gate {
     async fn enter(
         &self,
         peer: Option<&Peer>,
+        uri: &Uri,
         headers: &HeaderMap,
     ) -> Result<(Caller, Option<Admitted>)> {
-        let caller = match self.identify(peer, headers).await {
+        let caller = match self.identify(peer, uri, headers).await {
             Ok(caller) => caller,
             Err(problem) => {
                 self.refused(&problem, peer.and_then(Peer::address), headers)?;
@@ -190,7 +210,12 @@ impl Gate {
         Ok(())
     }
 
-    async fn identify(&self, peer: Option<&Peer>, headers: &HeaderMap) -> Result<Caller> {
+    async fn identify(
+        &self,
+        peer: Option<&Peer>,
+        uri: &Uri,
+        headers: &HeaderMap,
+    ) -> Result<Caller> {
         if let Some(secret) = secret(headers)? {
             return self.by_secret(secret).await;
         }
@@ -201,7 +226,7 @@ impl Gate {
             }
             Some(Peer::Tcp(peer)) => {
                 self.refuse_with_keys().await?;
-                refuse_foreign(headers)?;
+                refuse_foreign(uri, headers)?;
                 match peer.owner().await.filter(|uid| is_operator(*uid)) {
                     Some(uid) => Ok(Caller::operator(format!("uid:{uid}"), Proof::Loopback)),
                     None => Err(unknown("the request carries no API key")),
@@ -216,12 +241,27 @@ impl Gate {
             return Ok(caller);
         }
         if secret.matches('.').count() == 2 {
-            return self.tokens.caller(secret);
+            let caller = self.tokens.caller(secret)?;
+            self.still_stands(&caller).await?;
+            return Ok(caller);
         }
         match self.engine.keys().verify(secret).await? {
             Some(key) => Ok(of_key(key)),
             None => Err(unknown("the API key is not known, has expired or was revoked")),
         }
+    }
+
+    /// A token is nothing once its sandbox has ended, or the key that made it opens nothing any more.
+    async fn still_stands(&self, caller: &Caller) -> Result<()> {
+        let made = match &caller.key {
+            Some(key) => self.engine.keys().opens(key).await?,
+            None => true,
+        };
+        let lives = match &caller.scope {
+            Scope::Sandbox { id, .. } => self.engine.lives(id).await?,
+            Scope::All | Scope::Tenant(_) => true,
+        };
+        if made && lives { Ok(()) } else { Err(token::invalid()) }
     }
 
     /// Where keys exist, something may stand between the caller and this server; then only a key tells who asks. Keys that
@@ -231,7 +271,7 @@ impl Gate {
         if !self.own_keys.is_empty() || keys.any().await? {
             return Err(unknown("this server has API keys, and the request carries none"));
         }
-        if keys.exist().await? {
+        if keys.ever().await? {
             return Err(unknown("every API key of this server has expired or was revoked")
                 .with_remedy(
                     "use the Unix socket, or make a key there with `belljar keys create`",
@@ -247,6 +287,7 @@ fn of_key(key: KeyInfo) -> Caller {
         actor: format!("key:{}", key.id),
         permissions: key.scopes.iter().map(|scope| scope.as_str().to_owned()).collect(),
         key: Some(key.id),
+        expires_at: key.expires_at,
         proof: Proof::Key,
     }
 }
@@ -269,8 +310,9 @@ fn secret(headers: &HeaderMap) -> Result<Option<&str>> {
     headers.get("x-api-key").map(|value| value.to_str().map_err(unreadable)).transpose()
 }
 
-/// A page in a browser can reach loopback too, and so can a name that somebody else points there.
-fn refuse_foreign(headers: &HeaderMap) -> Result<()> {
+/// A page in a browser can reach loopback too, and so can a name that somebody else points there. HTTP/2 has the name in the
+/// address instead of a header; who gives none has passed somebody who took it out.
+fn refuse_foreign(uri: &Uri, headers: &HeaderMap) -> Result<()> {
     let local = |value: &str| {
         let host = value.rsplit_once("://").map_or(value, |(_, rest)| rest);
         let host = match host.strip_prefix('[') {
@@ -279,11 +321,12 @@ fn refuse_foreign(headers: &HeaderMap) -> Result<()> {
         };
         host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
     };
-    let names = [header::HOST, header::ORIGIN];
-    let foreign = names
-        .iter()
-        .filter_map(|name| headers.get(name))
-        .any(|value| !value.to_str().is_ok_and(local));
+    let hosts = headers.get_all(header::HOST).iter().map(HeaderValue::to_str);
+    let named: Vec<_> =
+        uri.authority().map(|name| Ok(name.as_str())).into_iter().chain(hosts).collect();
+    let origins = headers.get_all(header::ORIGIN).iter().map(HeaderValue::to_str);
+    let foreign =
+        named.is_empty() || named.into_iter().chain(origins).any(|name| !name.is_ok_and(local));
     if foreign || headers.contains_key("x-forwarded-for") || headers.contains_key(header::FORWARDED)
     {
         return Err(unknown("without a key, requests come from this machine by its own name"));
@@ -323,8 +366,10 @@ mod tests {
     #[test]
     fn only_this_machine_by_its_own_name() {
         let check = |entries: &[(&'static str, &str)], fine: bool| {
-            assert_eq!(refuse_foreign(&headers(entries)).is_ok(), fine, "{entries:?}");
+            let refused = refuse_foreign(&Uri::from_static("/v1/run"), &headers(entries));
+            assert_eq!(refused.is_ok(), fine, "{entries:?}");
         };
+        check(&[], false);
         check(&[("host", "127.0.0.1:8080")], true);
         check(&[("host", "localhost")], true);
         check(&[("host", "[::1]:8080")], true);
@@ -333,5 +378,15 @@ mod tests {
         check(&[("host", "localhost"), ("origin", "http://evil.example")], false);
         check(&[("host", "localhost"), ("origin", "http://localhost:3000")], true);
         check(&[("host", "localhost"), ("x-forwarded-for", "10.0.0.1")], false);
+        let check = |uri: &'static str, fine: bool| {
+            assert_eq!(
+                refuse_foreign(&Uri::from_static(uri), &headers(&[])).is_ok(),
+                fine,
+                "{uri}"
+            );
+        };
+        check("http://127.0.0.1:8080/", true);
+        check("http://evil.example/", false);
+        check("http://localhost@evil.example/", false);
     }
 }

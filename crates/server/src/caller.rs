@@ -1,5 +1,7 @@
 //! Who asks, and what they may do.
 
+use std::time::SystemTime;
+
 use belljar_api::v1;
 use belljar_codes::Code;
 use belljar_engine::Scope;
@@ -68,7 +70,10 @@ pub struct Caller {
     pub scope: Scope,
     /// For the audit log: `uid:0`, `key:ab12…`, `token:…`.
     pub actor: String,
+    /// The key that was shown, or that made the token.
     pub key: Option<String>,
+    /// When that key ends.
+    pub expires_at: Option<SystemTime>,
     /// Empty: all that the scope may.
     pub permissions: Vec<String>,
     pub proof: Proof,
@@ -77,7 +82,14 @@ pub struct Caller {
 impl Caller {
     /// The operator of this machine.
     pub fn operator(actor: impl Into<String>, proof: Proof) -> Self {
-        Self { scope: Scope::All, actor: actor.into(), key: None, permissions: Vec::new(), proof }
+        Self {
+            scope: Scope::All,
+            actor: actor.into(),
+            key: None,
+            expires_at: None,
+            permissions: Vec::new(),
+            proof,
+        }
     }
 
     /// Somebody who may see what a sandbox shows, and nothing else.
@@ -86,6 +98,7 @@ impl Caller {
             scope: Scope::Sandbox { tenant: tenant.clone(), id: id.clone() },
             actor: format!("visitor:{by}"),
             key: None,
+            expires_at: None,
             permissions: vec![Permission::Exec.as_str().to_owned()],
             proof: Proof::Token,
         }

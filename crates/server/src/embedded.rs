@@ -34,7 +34,7 @@ pub fn embedded(engine: Engine) -> Channel {
         let (serving, watcher) = (serving.clone(), graceful.watcher());
         async move {
             let (near, far) = tokio::io::duplex(PIPE);
-            tokio::spawn(serving.connection(far, Peer::Embedded, watcher));
+            tokio::spawn(serving.connection(far, Peer::Embedded, (), watcher));
             Ok::<_, std::convert::Infallible>(TokioIo::new(near))
         }
     }))

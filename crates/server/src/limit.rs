@@ -20,6 +20,9 @@ const FRESH: Duration = Duration::from_secs(1);
 /// Requests of one tenant at the same time, streams included, so that none can take all places.
 const MAX_UNDER_WAY: u64 = 2000;
 
+/// Visitors at the ports of one tenant at the same time.
+const MAX_VISITS: u64 = 1000;
+
 /// Failed identifications that an address has at once, and gets back each second.
 const MAX_FAILURES: f64 = 30.0;
 const FAILURES_PER_SECOND: f64 = 1.0;
@@ -73,6 +76,7 @@ struct Usage {
 pub(crate) struct Limits {
     engine: Engine,
     tenants: Arc<Mutex<HashMap<TenantId, Usage>>>,
+    visits: Arc<Mutex<HashMap<TenantId, u64>>>,
     failures: Arc<Mutex<HashMap<IpAddr, Bucket>>>,
 }
 
@@ -83,9 +87,16 @@ pub(crate) struct Admitted {
     tenant: TenantId,
 }
 
+/// A visitor of a port, until dropped.
+#[derive(Debug)]
+pub(crate) struct Visit {
+    limits: Limits,
+    tenant: TenantId,
+}
+
 impl Limits {
     pub(crate) fn new(engine: Engine) -> Self {
-        Self { engine, tenants: Arc::default(), failures: Arc::default() }
+        Self { engine, tenants: Arc::default(), visits: Arc::default(), failures: Arc::default() }
     }
 
     /// Lets a request of a tenant in, or tells it to come back later.
@@ -113,6 +124,19 @@ impl Limits {
         }
         usage.under_way += 1;
         Ok(Admitted { limits: self.clone(), tenant: tenant.clone() })
+    }
+
+    /// Lets a visitor of a tenant's port in. One page is many requests, so only those at the same time count; and not among
+    /// the tenant's own, which visitors must not be able to keep out.
+    pub(crate) fn visit(&self, tenant: &TenantId) -> Result<Visit> {
+        let mut visits = self.visits();
+        let under_way = visits.entry(tenant.clone()).or_default();
+        if *under_way >= MAX_VISITS {
+            return Err(limited("too many visitors are at what this tenant shows")
+                .with_remedy("come back later"));
+        }
+        *under_way += 1;
+        Ok(Visit { limits: self.clone(), tenant: tenant.clone() })
     }
 
     async fn read(&self, tenant: &TenantId, now: Instant) -> Result<Option<u64>> {
@@ -159,6 +183,10 @@ impl Limits {
         self.tenants.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn visits(&self) -> MutexGuard<'_, HashMap<TenantId, u64>> {
+        self.visits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn failures(&self) -> MutexGuard<'_, HashMap<IpAddr, Bucket>> {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -175,6 +203,17 @@ impl Drop for Admitted {
     fn drop(&mut self) {
         if let Some(usage) = self.limits.tenants().get_mut(&self.tenant) {
             usage.under_way = usage.under_way.saturating_sub(1);
+        }
+    }
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        let mut visits = self.limits.visits();
+        let left = visits.get(&self.tenant).map_or(0, |under_way| under_way.saturating_sub(1));
+        match left {
+            0 => drop(visits.remove(&self.tenant)),
+            left => drop(visits.insert(self.tenant.clone(), left)),
         }
     }
 }

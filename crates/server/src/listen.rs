@@ -53,6 +53,8 @@ pub(crate) struct Serving {
     builder: Arc<Builder<TokioExecutor>>,
     status: Arc<Status>,
     places: Arc<Semaphore>,
+    /// On the Unix socket: whoever fills the port does not lock the operator out.
+    local_places: Arc<Semaphore>,
     patience: Patience,
 }
 
@@ -73,8 +75,9 @@ impl Serving {
             .max_header_list_size(MAX_HEADER_LIST)
             .max_send_buf_size(MAX_UNSENT)
             .adaptive_window(true);
-        let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-        Self { router, builder: Arc::new(builder), status, places, patience }
+        let places = || Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        let (places, local_places) = (places(), places());
+        Self { router, builder: Arc::new(builder), status, places, local_places, patience }
     }
 
     pub(crate) async fn tcp(
@@ -97,21 +100,17 @@ impl Serving {
             // Small answers must not wait for more to come.
             let _ = stream.set_nodelay(true);
             let (serving, tls, watcher) = (self.clone(), tls.clone(), graceful.watcher());
-            tokio::spawn(async move {
-                let _place = place;
-                let peer = Peer::Tcp(TcpPeer::new(address, local));
-                match tls {
-                    None => serving.connection(stream, peer, watcher).await,
-                    // On the heap: what encryption needs would otherwise be kept free in every plain connection.
-                    Some(tls) => Box::pin(serving.encrypted(tls, stream, peer, watcher)).await,
-                }
-            });
+            let peer = Peer::Tcp(TcpPeer::new(address, local));
+            match tls {
+                None => tokio::spawn(serving.connection(stream, peer, place, watcher)),
+                Some(tls) => tokio::spawn(serving.encrypted(tls, stream, peer, place, watcher)),
+            };
         }
     }
 
     pub(crate) async fn unix(self, listener: UnixListener, graceful: Arc<GracefulShutdown>) {
         loop {
-            let place = Arc::clone(&self.places).acquire_owned().await;
+            let place = Arc::clone(&self.local_places).acquire_owned().await;
             let stream = match listener.accept().await {
                 Ok((stream, _)) => stream,
                 Err(error) => {
@@ -124,32 +123,38 @@ impl Serving {
             let Ok(stream) = stream.into_std().and_then(Socket::new) else { continue };
             let peer = Peer::Socket { uid: credentials.uid() };
             let (serving, watcher) = (self.clone(), graceful.watcher());
-            tokio::spawn(async move {
-                let _place = place;
-                serving.connection(stream, peer, watcher).await;
-            });
+            tokio::spawn(serving.connection(stream, peer, place, watcher));
         }
     }
 
-    async fn encrypted(self, tls: TlsAcceptor, stream: TcpStream, peer: Peer, watcher: Watcher) {
+    async fn encrypted<G: Unpin + Send + 'static>(
+        self,
+        tls: TlsAcceptor,
+        stream: TcpStream,
+        peer: Peer,
+        place: G,
+        watcher: Watcher,
+    ) {
         match tokio::time::timeout(TLS_TIMEOUT, tls.accept(stream)).await {
-            Ok(Ok(stream)) => self.connection(stream, peer, watcher).await,
+            Ok(Ok(stream)) => self.connection(stream, peer, place, watcher).await,
             Ok(Err(error)) => tracing::debug!(%error, ?peer, "no TLS"),
             Err(_) => tracing::debug!(?peer, "TLS took too long"),
         }
     }
 
     /// Serves one connection to its end. What waits is one allocation and little around it: most connections only wait.
-    pub(crate) fn connection(
+    /// Its place is taken until then, also by one that goes on in another protocol.
+    pub(crate) fn connection<G: Unpin + Send + 'static>(
         self,
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         peer: Peer,
+        place: G,
         watcher: Watcher,
     ) -> impl Future<Output = ()> + Send + 'static {
-        let counted = self.status.connection();
+        let held = (place, self.status.connection());
         let (router, status) = (self.router, self.status);
         let whose = peer.clone();
-        let stream = Opening::new(stream, self.patience.head);
+        let stream = Opening::new(stream, self.patience.head, held);
         let service = service_fn(move |mut request: hyper::Request<Incoming>| {
             let (router, counted) = (router.clone(), status.request());
             request.extensions_mut().insert(whose.clone());
@@ -166,7 +171,6 @@ impl Serving {
             self.builder.serve_connection_with_upgrades(TokioIo::new(stream), service).into_owned();
         let served = Box::pin(watcher.watch(connection));
         async move {
-            let _counted = counted;
             if let Err(error) = served.await {
                 tracing::debug!(%error, ?peer, "a connection ended badly");
             }

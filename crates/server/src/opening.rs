@@ -14,8 +14,10 @@ use tokio::time::Sleep;
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// A connection that fails when it is not known in time what it speaks.
-pub(crate) struct Opening<S> {
+pub(crate) struct Opening<S, G> {
     stream: S,
+    /// What is taken as long as the connection lasts, also where it goes on in another protocol.
+    _held: G,
     /// `None` once that is known.
     unknown: Option<Unknown>,
 }
@@ -26,10 +28,10 @@ struct Unknown {
     deadline: Pin<Box<Sleep>>,
 }
 
-impl<S> Opening<S> {
-    pub(crate) fn new(stream: S, time: Duration) -> Self {
+impl<S, G> Opening<S, G> {
+    pub(crate) fn new(stream: S, time: Duration, held: G) -> Self {
         let deadline = Box::pin(tokio::time::sleep(time));
-        Self { stream, unknown: Some(Unknown { matched: 0, deadline }) }
+        Self { stream, _held: held, unknown: Some(Unknown { matched: 0, deadline }) }
     }
 }
 
@@ -43,7 +45,7 @@ impl Unknown {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Opening<S> {
+impl<S: AsyncRead + Unpin, G: Unpin> AsyncRead for Opening<S, G> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -63,7 +65,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Opening<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Opening<S> {
+impl<S: AsyncWrite + Unpin, G: Unpin> AsyncWrite for Opening<S, G> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -103,7 +105,7 @@ mod tests {
     async fn is_let_go(bytes: &[u8]) -> bool {
         let (mut client, server) = tokio::io::duplex(1024);
         client.write_all(bytes).await.unwrap();
-        let mut opening = Opening::new(server, Duration::from_secs(5));
+        let mut opening = Opening::new(server, Duration::from_secs(5), ());
         let mut read = Vec::new();
         let whole = opening.read_to_end(&mut read);
         matches!(tokio::time::timeout(Duration::from_secs(60), whole).await, Ok(Err(_)))

@@ -111,6 +111,7 @@ impl OwnKeys {
             scope: key.scope.clone(),
             actor: format!("own-key:{}", number + 1),
             key: None,
+            expires_at: None,
             permissions: Vec::new(),
             proof: Proof::Key,
         })

@@ -4,8 +4,16 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::Request;
-use http::header::CONTENT_TYPE;
 use tower_http::timeout::TimeoutBody;
+
+/// The methods whose callers go on talking.
+const STREAMS: [&str; 5] = [
+    "/belljar.v1.Callbacks/Serve",
+    "/belljar.v1.Files/WriteArchive",
+    "/belljar.v1.Files/WriteFile",
+    "/belljar.v1.Ports/ForwardPort",
+    "/belljar.v1.Processes/WriteInput",
+];
 
 /// The time a client has to say what it wants.
 #[derive(Clone, Copy, Debug)]
@@ -23,18 +31,63 @@ impl Default for Patience {
 }
 
 impl Patience {
-    /// gRPC-Web sends one message, so its body has no reason to stop in the middle. Streams of gRPC may be silent for as
-    /// long as they like: there the connection itself gives signs of life.
+    /// Who sends one message has no reason to stop in its middle. Streams may be silent for as long as they like: there the
+    /// connection itself gives signs of life.
     pub(crate) fn bound(self, request: Request) -> Request {
-        let kind = request.headers().get(CONTENT_TYPE).map(|kind| kind.as_bytes());
-        if !kind.is_some_and(|kind| kind.starts_with(b"application/grpc-web")) {
-            return request;
-        }
-        self.bound_body(request)
+        if STREAMS.contains(&request.uri().path()) { request } else { self.bound_body(request) }
     }
 
     /// A body of which nothing comes for too long is given up.
     pub(crate) fn bound_body(self, request: Request) -> Request {
         request.map(|body| Body::new(TimeoutBody::new(self.body, body)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use bytes::Bytes;
+    use futures_util::stream;
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn one_message_does_not_stop_in_its_middle_and_a_stream_may() {
+        let ends = async |path: &str| {
+            let body = Body::from_stream(stream::pending::<Result<Bytes, Infallible>>());
+            let request = Request::post(path).body(body).unwrap();
+            let body = Patience::default().bound(request).into_body();
+            tokio::time::timeout(Duration::from_secs(3600), body.collect()).await.is_ok()
+        };
+        assert!(ends("/belljar.v1.Sandboxes/CreateSandbox").await);
+        assert!(ends("/belljar.v1.Processes/Exec").await);
+        assert!(!ends("/belljar.v1.Processes/WriteInput").await);
+    }
+
+    #[test]
+    fn the_methods_whose_callers_go_on_talking_are_known() {
+        let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../api/proto/belljar/v1");
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
+            let mut service = "";
+            for line in text.lines() {
+                let mut words = line.split_whitespace();
+                match words.next() {
+                    Some("service") => service = words.next().unwrap(),
+                    Some("rpc") if line.contains("(stream ") => {
+                        let (method, request) = words.next().unwrap().split_once('(').unwrap();
+                        if request == "stream" {
+                            found.push(format!("/belljar.v1.{service}/{method}"));
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+        found.sort();
+        assert_eq!(found, STREAMS);
     }
 }

@@ -5,6 +5,7 @@
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};
+use belljar_api::problem;
 use belljar_codes::Code;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use tonic::Status;
@@ -121,12 +122,12 @@ fn untold(response: &Response) -> Option<Problem> {
     Some(Problem::new(code, message).with_remedy(remedy))
 }
 
-/// The same for gRPC, whose failures are not the answer's own. Those of the API have details; what has none comes from
+/// The same for gRPC, whose failures are not the answer's own. Those of the API carry a problem; what has none comes from
 /// whoever takes messages apart.
 fn untold_status(status: &Status) -> Option<Problem> {
     let (code, message, remedy) = match status.code() {
         tonic::Code::Ok => return None,
-        _ if !status.details().is_empty() => return None,
+        _ if problem::from_status(status).is_some() => return None,
         tonic::Code::Unimplemented => (
             Code::RouteNotFound,
             "the server does not know this method, or this form of it",

@@ -85,6 +85,19 @@ fn input_goes_in_and_output_comes_out_any_number_of_times() {
 }
 
 #[test]
+fn a_websocket_has_its_place_until_it_ends() {
+    with_server(async |client| {
+        let id = client.create(json!({})).await;
+        let mut open = Vec::new();
+        for _ in 0..8 {
+            open.push(connect(&client, &format!("/v1/sandboxes/{id}/shell")).await);
+        }
+        let server = client.get("/v1/server").await.ok();
+        assert!(server["counts"]["connections"].as_u64().unwrap() > 8, "{server}");
+    });
+}
+
+#[test]
 fn a_client_that_answers_for_a_sandbox_has_it_for_itself_until_it_leaves() {
     with_server(async |client| {
         let id = client.create(json!({})).await;

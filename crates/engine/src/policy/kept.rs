@@ -42,6 +42,7 @@ impl Policies {
 
     /// One version with its documents.
     pub async fn get(&self, name: &PolicyName) -> Result<(KeptPolicy, Arc<SandboxPolicy>)> {
+        self.scope.sees_tenant()?;
         let tenant = self.scope.tenant();
         let kept = self.inner.store.kept_policy(&tenant, &name.name, name.version).await?;
         let kept = kept.ok_or_else(|| not_found(name))?;
@@ -57,6 +58,7 @@ impl Policies {
 
     /// The newest version of each policy by name, or every version of one, the newest first.
     pub async fn list(&self, name: Option<&str>) -> Result<Vec<KeptPolicy>> {
+        self.scope.sees_tenant()?;
         self.inner.store.kept_policies(&self.scope.tenant(), name).await
     }
 

@@ -1,11 +1,11 @@
 //! API keys in the SQLite store. Secrets are not in it, only their hashes.
 
 use belljar_policy::{SandboxId, TenantId};
-use rusqlite::{OptionalExtension, Row, params};
+use rusqlite::{OptionalExtension, Params, Row, params};
 
 use super::SqliteStore;
 use super::rows::{invalid, parsed, unknown};
-use super::sqlite::{Change, failed};
+use super::sqlite::{Change, failed, set_meta};
 use crate::keys::{KeyInfo, KeyScope, NewKey, Role};
 use crate::time::{from_ms, now_ms, to_ms};
 use crate::{Error, Result};
@@ -14,6 +14,9 @@ use belljar_codes::Code;
 const COLUMNS: &str =
     "SELECT id, name, tenant, role, sandbox, scopes, hash, created_at, expires_at, revoked_at,
      used_at FROM keys";
+
+/// Stays when keys are forgotten: a server that had some does not become one that never had any.
+const HAD_KEYS: &str = "had_keys";
 
 /// A key with the hash of its secret.
 #[derive(Clone, Debug)]
@@ -34,6 +37,12 @@ pub(crate) trait KeyStore: Send + Sync {
 
     async fn keys(&self) -> Result<Vec<KeyInfo>>;
 
+    /// Whether some key opens something.
+    async fn any_key_opens(&self) -> Result<bool>;
+
+    /// Whether there has ever been a key, also one that was forgotten since.
+    async fn had_keys(&self) -> Result<bool>;
+
     /// Keys whose secret was chosen by others.
     async fn own_keys(&self) -> Result<Vec<StoredKey>>;
 
@@ -51,6 +60,7 @@ impl KeyStore for SqliteStore {
                  VALUES (?1, '', '', '', '', ?2, ?3, ?4)",
                 params![id, hash, own, now_ms()],
             )?;
+            set_meta(change, HAD_KEYS, "1")?;
             describe(change, id, key)
         })
         .map_err(failed)?;
@@ -72,6 +82,18 @@ impl KeyStore for SqliteStore {
     async fn keys(&self) -> Result<Vec<KeyInfo>> {
         let keys = self.select_keys(&format!("{COLUMNS} ORDER BY created_at, id"))?;
         Ok(keys.into_iter().map(|key| key.info).collect())
+    }
+
+    async fn any_key_opens(&self) -> Result<bool> {
+        self.is_so(
+            "SELECT EXISTS (SELECT 1 FROM keys
+             WHERE revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?1))",
+            params![now_ms()],
+        )
+    }
+
+    async fn had_keys(&self) -> Result<bool> {
+        self.is_so("SELECT EXISTS (SELECT 1 FROM meta WHERE key = ?1)", params![HAD_KEYS])
     }
 
     async fn own_keys(&self) -> Result<Vec<StoredKey>> {
@@ -103,6 +125,12 @@ impl SqliteStore {
         let key = self.key(id).await?;
         key.map(|key| key.info)
             .ok_or_else(|| Error::new(Code::KeyNotFound, format!("key `{id}` is gone again")))
+    }
+
+    fn is_so(&self, question: &str, values: impl Params) -> Result<bool> {
+        let connection = self.lock();
+        let mut statement = connection.prepare_cached(question).map_err(failed)?;
+        statement.query_row(values, |row| row.get(0)).map_err(failed)
     }
 
     fn select_keys(&self, query: &str) -> Result<Vec<StoredKey>> {

@@ -204,6 +204,8 @@ const MIGRATIONS: &[&str] = &["
         certificate TEXT NOT NULL,
         sealed      BLOB NOT NULL
     );
+", "
+    INSERT OR IGNORE INTO meta (key, value) SELECT 'had_keys', '1' FROM keys LIMIT 1;
 "];
 
 /// Brings the file to the newest schema, once, however many processes open it at the same time.
@@ -249,6 +251,9 @@ fn stored(version: usize) -> i32 {
 mod tests {
     use super::*;
 
+    /// The schema before it was kept that there were keys.
+    const HAD_KEYS: usize = 7;
+
     #[test]
     fn migrations_run_once_and_in_order() {
         let mut connection = Connection::open_in_memory().unwrap();
@@ -277,6 +282,21 @@ mod tests {
         connection.pragma_update(None, "user_version", stored(MIGRATIONS.len() + 1)).unwrap();
         assert_eq!(migrate(&mut connection).unwrap_err().code(), Code::StateTooNew);
         assert!(connection.prepare("SELECT id FROM sandboxes").is_err());
+    }
+
+    #[test]
+    fn older_state_with_keys_is_known_to_have_had_some() {
+        for keys in [0, 1] {
+            let mut connection = Connection::open_in_memory().unwrap();
+            apply(&mut connection, &MIGRATIONS[..HAD_KEYS]).unwrap();
+            let key = "INSERT INTO keys (id, name, tenant, role, scopes, hash, own, created_at)
+                       VALUES ('k', '', 'default', 'admin', '', x'00', 0, 1)";
+            (0..keys).for_each(|_| drop(connection.execute(key, []).unwrap()));
+            migrate(&mut connection).unwrap();
+            let known = "SELECT count(*) FROM meta WHERE key = 'had_keys'";
+            let known: i64 = connection.query_row(known, [], |row| row.get(0)).unwrap();
+            assert_eq!(known, keys);
+        }
     }
 
     #[test]

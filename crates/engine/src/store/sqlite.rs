@@ -311,7 +311,7 @@ fn logged_before(path: &Path) -> u32 {
     u32::try_from(size / u64::from(LOGGED_PAGE_BYTES)).unwrap_or(u32::MAX)
 }
 
-fn set_meta(connection: &Connection, key: &str, value: &str) -> rusqlite::Result<()> {
+pub(super) fn set_meta(connection: &Connection, key: &str, value: &str) -> rusqlite::Result<()> {
     connection
         .prepare_cached("INSERT OR REPLACE INTO meta (key, value) VALUES (?1, ?2)")?
         .execute([key, value])

@@ -6,6 +6,7 @@ use belljar_policy::{SandboxId, TenantId};
 
 use super::*;
 use crate::Scope;
+use crate::keys::{NewKey, Role};
 use crate::query::ProcessQuery;
 use crate::store::*;
 
@@ -188,6 +189,26 @@ async fn old_records_are_forgotten() {
     assert_eq!(store.prune(now_ms() + 1).await.unwrap(), [process.id]);
     assert_eq!(store.sandbox(&ended.id).await.unwrap(), None);
     assert!(store.sandbox(&live.id).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn that_there_were_keys_is_not_forgotten() {
+    let (_directory, store) = store();
+    let known = async || (store.any_key_opens().await.unwrap(), store.had_keys().await.unwrap());
+    assert_eq!(known().await, (false, false));
+    let key = NewKey {
+        name: String::new(),
+        tenant: TenantId::default(),
+        role: Role::Admin,
+        scopes: Vec::new(),
+        expires_at: None,
+    };
+    store.add_key("k", &key, &[0; 32], false).await.unwrap();
+    assert_eq!(known().await, (true, true));
+    store.revoke_key("k").await.unwrap();
+    store.prune(now_ms() + 1).await.unwrap();
+    assert!(store.keys().await.unwrap().is_empty());
+    assert_eq!(known().await, (false, true));
 }
 
 #[tokio::test]

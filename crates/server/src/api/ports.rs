@@ -1,7 +1,5 @@
 //! Ports of sandboxes: shown, listed, joined to streams.
 
-use std::time::Duration;
-
 use belljar_api::v1;
 use belljar_codes::Code;
 use belljar_engine::{ExposedPort, SandboxId, Tunnel};
@@ -9,17 +7,15 @@ use bytes::Bytes;
 use futures_util::{Stream, StreamExt, stream};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 
+use super::tokens::lifetime;
 use super::{Answers, Api};
 use crate::action;
 use crate::call::Call;
 use crate::caller::Proof;
-use crate::convert::{required, seconds, timestamp};
+use crate::convert::{required, timestamp};
 use crate::preview;
 use crate::problem::{Problem, Result};
-use crate::token::{Audience, LONGEST};
-
-/// How long a token for a port is valid unless told otherwise.
-const DEFAULT: Duration = Duration::from_secs(3600);
+use crate::token::Audience;
 
 /// Read at once from a port.
 const PIECE: usize = 64 << 10;
@@ -36,12 +32,7 @@ impl Api {
                 return Err(Problem::new(Code::PermissionDenied, "a token shows no ports")
                     .with_remedy("use a key"));
             }
-            let valid = request.expires_in_secs.map(|given| seconds("expires_in_secs", given));
-            let valid = valid.transpose()?.unwrap_or(DEFAULT);
-            if valid > LONGEST || valid < Duration::from_secs(1) {
-                return Err(Problem::invalid("a token is valid for 1 second to a day")
-                    .with_remedy("give `--expires` up to `24h`; in the API, `expires_in_secs` from 1 to 86400"));
-            }
+            let valid = lifetime(&call.caller, request.expires_in_secs)?;
             let engine = self.engine(call);
             let port = ExposedPort { port: number(request.port)?, public: request.public };
             let id = engine.expose(required("sandbox", &request.sandbox)?, port).await?;
@@ -52,7 +43,10 @@ impl Api {
             if !port.public {
                 let tenant = engine.inspect(id.as_str()).await?.tenant;
                 let scopes = [preview::scope(port.port)];
-                let issued = self.tokens.issue(&tenant, &id, Audience::Preview, valid, &scopes)?;
+                let key = call.caller.key.as_deref();
+                let issued =
+                    self.tokens.issue(&tenant, &id, Audience::Preview, valid, &scopes, key);
+                let issued = issued?;
                 exposed.token = Some(issued.0);
                 exposed.token_expires_at = Some(timestamp(issued.1));
             }

@@ -16,6 +16,7 @@ use super::sandboxes::{files, write_files};
 use super::{Answers, Api};
 use crate::action;
 use crate::call::Call;
+use crate::caller::{Caller, Permission};
 use crate::convert;
 use crate::measure::{self, Stage};
 use crate::problem::{Problem, Result};
@@ -32,6 +33,7 @@ impl Api {
         let target = named(&request).unwrap_or_default().to_owned();
         let work = async {
             let engine = self.engine(call);
+            refuse_beyond_scopes(&call.caller, &request)?;
             // Everything that can be wrong with the words is found before anything is made.
             convert::exec_request(request.command.as_ref(), None)?;
             let read: Vec<PathBuf> = request.read.iter().map(PathBuf::from).collect();
@@ -92,6 +94,17 @@ impl Api {
         let key = request.idempotency_key.as_deref();
         self.begin(call, sandbox.as_str(), request.command.as_ref(), key).await
     }
+}
+
+/// A run is more than a command where its sandbox may have to be made, or files go in or come out.
+fn refuse_beyond_scopes(caller: &Caller, request: &v1::RunRequest) -> Result<()> {
+    if request.session.as_ref().is_none_or(|session| session.sandbox.is_none()) {
+        caller.check(Permission::Write)?;
+    }
+    if !request.write.is_empty() || !request.read.is_empty() {
+        caller.check(Permission::Files)?;
+    }
+    Ok(())
 }
 
 fn named(request: &v1::RunRequest) -> Option<&str> {

@@ -20,23 +20,25 @@ impl Api {
             let counts = self.engine(call).counts().await?;
             let live = |state| counts.sandboxes.get(&state).copied().unwrap_or(0);
             let status = &self.status;
-            // Where the server's state lies is the operator's to know.
-            let state_dir = if call.caller.is_admin() {
-                self.engine.state_dir().to_string_lossy().into_owned()
+            let mut addresses = status.addresses.clone();
+            let (state_dir, connections) = if call.caller.is_admin() {
+                (self.engine.state_dir().to_string_lossy().into_owned(), status.connections())
             } else {
-                String::new()
+                // Where the server's state lies, and how many others talk to it, is the operator's to know.
+                addresses.retain(|address| !address.starts_with("unix:"));
+                (String::new(), 0)
             };
             Ok(v1::Server {
                 pid: std::process::id(),
                 version: env!("CARGO_PKG_VERSION").to_owned(),
-                addresses: status.addresses.clone(),
+                addresses,
                 state_dir,
                 started_at: Some(convert::timestamp(status.started_at)),
                 counts: Some(v1::Counts {
                     sandboxes: counts.sandboxes.values().sum(),
                     paused: live(SandboxState::Paused),
                     processes: counts.processes,
-                    connections: status.connections(),
+                    connections,
                 }),
                 automatic: status.automatic,
                 tls: status.tls,

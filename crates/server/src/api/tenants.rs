@@ -32,8 +32,9 @@ impl Api {
     ) -> Result<v1::Tenant> {
         let work = async {
             let asked = required("tenant", &request.tenant)?;
-            let id = call.caller.scope_for(Some(asked))?.tenant();
-            self.described(&self.engine.tenants().get(&id).await?).await
+            let scope = call.caller.scope_for(Some(asked))?;
+            let id = scope.tenant();
+            self.described(&self.engine.scoped(scope).tenants().get(&id).await?).await
         };
         self.act(call, action::LOOK_AT_TENANTS, &request.tenant, work).await
     }

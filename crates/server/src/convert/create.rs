@@ -21,7 +21,7 @@ use belljar_policy::{
 use super::network::refuse_ranges;
 use super::{policy, seconds};
 
-use crate::caller::Caller;
+use crate::caller::{Caller, Permission};
 use crate::problem::{Problem, Result};
 
 /// A sandbox holds a handful of labels and a little more metadata.
@@ -35,6 +35,7 @@ pub(crate) async fn create_request(
 ) -> Result<CreateRequest> {
     let template = template(wire.template.as_deref())?;
     refuse_host_paths(caller, wire, &template)?;
+    refuse_beyond_scopes(caller, wire)?;
     let lease = lease(wire.idle_timeout_secs, wire.lease_secs)?;
     let policy = match &wire.policy {
         Some(spec) => Some(policy::choice(caller, spec).await?),
@@ -90,6 +91,17 @@ pub(crate) fn lease(idle: Option<f64>, hard: Option<f64>) -> Result<Lease> {
         idle: idle.map(|value| seconds("idle_timeout_secs", value)).transpose()?,
         hard: hard.map(|value| seconds("lease_secs", value)).transpose()?,
     })
+}
+
+/// Making a sandbox takes more than that where commands run in it or files are put into it: one that has the name may exist.
+fn refuse_beyond_scopes(caller: &Caller, wire: &v1::CreateSandboxRequest) -> Result<()> {
+    if !wire.ensure.is_empty() {
+        caller.check(Permission::Exec)?;
+    }
+    if !wire.files.is_empty() {
+        caller.check(Permission::Files)?;
+    }
+    Ok(())
 }
 
 /// Directories of the host, and running without a wall, are the operator's to give.

@@ -44,8 +44,14 @@ impl Admission {
     }
 
     /// A token must be ours, for this port, and not be used by another site through the visitor's browser.
-    pub(crate) fn check(&self, tokens: &Tokens, target: &Target, request: &Parts) -> Result<()> {
-        let Self::Token(token, carrier) = self else { return Ok(()) };
+    /// Gives the key that made it.
+    pub(crate) fn check(
+        &self,
+        tokens: &Tokens,
+        target: &Target,
+        request: &Parts,
+    ) -> Result<Option<String>> {
+        let Self::Token(token, carrier) = self else { return Ok(None) };
         let claims = tokens.verify(token, Audience::Preview)?;
         let ports: Vec<_> = claims.scopes.iter().filter(|word| word.starts_with("port:")).collect();
         let covers = ports.is_empty() || ports.iter().any(|word| **word == scope(target.port));
@@ -57,9 +63,10 @@ impl Admission {
             return Err(Problem::new(
                 Code::PermissionDenied,
                 "another site's page asks in the visitor's name",
-            ));
+            )
+            .with_remedy("open the address itself"));
         }
-        Ok(())
+        Ok(claims.key)
     }
 
     /// An address with a token in it is left as soon as the token is known to the browser, so that nobody copies it.
@@ -78,9 +85,19 @@ impl Admission {
     }
 }
 
-/// Pages of other sites may lead here, and no more.
+/// Pages of other sites may lead here, and no more. Other sandboxes' pages are other sites, too, though browsers take names
+/// below one domain for one site and send cookies along.
 fn is_foreign(request: &Parts) -> bool {
     let headers = &request.headers;
+    let word = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let elsewhere =
+        word("sec-fetch-site").is_some_and(|site| site != "same-origin" && site != "none");
+    let leads_here = request.method == Method::GET
+        && word("sec-fetch-mode") == Some("navigate")
+        && word("sec-fetch-dest") == Some("document");
+    if elsewhere && !leads_here {
+        return true;
+    }
     let Some(origin) = headers.get(header::ORIGIN) else { return false };
     let origin = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
     origin.map(|(_, host)| host) != host(&request.uri, headers)
@@ -157,5 +174,21 @@ mod tests {
         assert!(foreign("http://2-b.test:80"));
         assert!(foreign("null"));
         assert!(!is_foreign(&request("/", &[("host", "1-a.test")])));
+        // What is fetched for a page of another sandbox comes without an origin where it is a script or a picture.
+        let fetched = |site: &str, mode: &str, dest: &str| {
+            let headers = [
+                ("host", "1-a.test"),
+                ("sec-fetch-site", site),
+                ("sec-fetch-mode", mode),
+                ("sec-fetch-dest", dest),
+            ];
+            is_foreign(&request("/", &headers))
+        };
+        assert!(fetched("same-site", "no-cors", "script"));
+        assert!(fetched("same-site", "navigate", "iframe"));
+        assert!(fetched("cross-site", "no-cors", "image"));
+        assert!(!fetched("cross-site", "navigate", "document"));
+        assert!(!fetched("same-origin", "no-cors", "script"));
+        assert!(!fetched("none", "navigate", "document"));
     }
 }

@@ -53,10 +53,12 @@ const WITHOUT_ORIGIN: HeaderValue = HeaderValue::from_static(
     "sandbox allow-scripts allow-forms allow-modals allow-popups allow-downloads",
 );
 
+/// `held` is kept until both sides are done where they go on in another protocol.
 pub(crate) async fn forward(
     tunnel: Tunnel,
     mut request: Request<Body>,
     form: &Form,
+    held: impl Send + 'static,
 ) -> Result<Response> {
     let visitor = wants_upgrade(request.headers()).then(|| hyper::upgrade::on(&mut request));
     let request = inward(request, form, visitor.is_some())?;
@@ -75,7 +77,10 @@ pub(crate) async fn forward(
             ));
         };
         let inside = hyper::upgrade::on(&mut response);
-        tokio::spawn(join(visitor, inside));
+        tokio::spawn(async move {
+            let _held = held;
+            join(visitor, inside).await;
+        });
         outward(response.headers_mut(), form, true);
     } else {
         outward(response.headers_mut(), form, false);
@@ -108,9 +113,11 @@ fn inward(request: Request<Body>, form: &Form, upgrade: bool) -> Result<Request<
         Form::Name { identified } => *identified,
         Form::Path { .. } => true,
     };
-    if by_key {
-        headers.remove(header::AUTHORIZATION);
-        headers.remove("x-api-key");
+    for name in [header::AUTHORIZATION, HeaderName::from_static("x-api-key")] {
+        // A client that sends its key of ours everywhere sends it to a public port, too.
+        if by_key || headers.get(&name).is_some_and(is_our_key) {
+            headers.remove(&name);
+        }
     }
     let cookies: Vec<_> = headers.get_all(header::COOKIE).into_iter().cloned().collect();
     headers.remove(header::COOKIE);
@@ -133,6 +140,11 @@ fn inward(request: Request<Body>, form: &Form, upgrade: bool) -> Result<Request<
         headers.insert("x-forwarded-prefix", prefix);
     }
     Ok(Request::from_parts(parts, body))
+}
+
+fn is_our_key(value: &HeaderValue) -> bool {
+    let text = value.to_str().unwrap_or_default();
+    text.rsplit(' ').next().is_some_and(|secret| secret.starts_with("bj_"))
 }
 
 /// The answer as the visitor gets it.

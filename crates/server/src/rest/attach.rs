@@ -11,6 +11,7 @@ use axum::extract::State;
 use axum::extract::ws::{CloseFrame, Message, WebSocket, close_code};
 use axum::response::Response;
 use belljar_api::v1;
+use belljar_codes::Code;
 use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::{Sink, SinkExt, Stream, StreamExt};
 use serde::{Deserialize, Serialize};
@@ -33,6 +34,8 @@ const MAX_MESSAGE: usize = 1 << 20;
 const WAITING: usize = 8;
 /// How often a silent client is asked whether it is still there.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(30);
+/// A client that opens a shell says so soon what is to run.
+const FIRST_WORD: Duration = Duration::from_secs(30);
 /// A client that was told goodbye has so long to say it too.
 const GOODBYE: Duration = Duration::from_secs(5);
 
@@ -104,17 +107,12 @@ async fn shell(
 }
 
 async fn run_shell(api: &Api, call: &Call, sandbox: String, socket: &mut WebSocket) -> Result<()> {
-    let command = loop {
-        match socket.recv().await {
-            Some(Ok(Message::Text(text))) => break read(&text)?,
-            Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
-            Some(Ok(Message::Binary(_))) => {
-                return Err(Problem::invalid("the first message is not text")
-                    .with_remedy("send the command as JSON first"));
-            }
-            None | Some(Err(_) | Ok(Message::Close(_))) => return Ok(()),
-        }
-    };
+    let first = tokio::time::timeout(FIRST_WORD, first_command(socket)).await;
+    let first = first.unwrap_or_else(|_| {
+        Err(Problem::new(Code::RequestTimedOut, "no command came")
+            .with_remedy("send it as JSON as soon as the connection is open"))
+    });
+    let Some(command) = first? else { return Ok(()) };
     let request = v1::ExecStreamRequest { sandbox, command: Some(command), idempotency_key: None };
     let mut output = api.exec_stream(call, request).await?;
     let first = output.next().await.transpose()?;
@@ -124,6 +122,21 @@ async fn run_shell(api: &Api, call: &Call, sandbox: String, socket: &mut WebSock
         Attached { api, call, process_id: process.process_id }.talk(socket, output).await;
     }
     Ok(())
+}
+
+/// What the client wants to run; `None` where it went away.
+async fn first_command(socket: &mut WebSocket) -> Result<Option<v1::Command>> {
+    loop {
+        match socket.recv().await {
+            Some(Ok(Message::Text(text))) => return read(&text).map(Some),
+            Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
+            Some(Ok(Message::Binary(_))) => {
+                return Err(Problem::invalid("the first message is not text")
+                    .with_remedy("send the command as JSON first"));
+            }
+            None | Some(Err(_) | Ok(Message::Close(_))) => return Ok(None),
+        }
+    }
 }
 
 /// What a client wants, beside input.

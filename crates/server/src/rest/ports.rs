@@ -1,5 +1,7 @@
 //! Ports of sandboxes: shown, listed, visited by a path of the API.
 
+use std::sync::Arc;
+
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::Response;
@@ -11,6 +13,7 @@ use super::extract::{Json, Path};
 use super::{Answer, answer, same};
 use crate::api::Api;
 use crate::call::Call;
+use crate::limit::Admitted;
 use crate::preview::{Form, forward};
 use crate::problem::{Problem, Result};
 
@@ -78,5 +81,6 @@ async fn visit(State(api): State<Api>, call: Call, request: Request<Body>) -> Re
     let number = port.parse().map_err(|_| Problem::invalid("the path names no port"))?;
     let prefix = format!("/v1/sandboxes/{sandbox}/ports/{port}");
     let tunnel = api.visit_port(&call, sandbox, number).await?;
-    forward(tunnel, request, &Form::Path { prefix }).await
+    let admitted = request.extensions().get::<Arc<Admitted>>().cloned();
+    forward(tunnel, request, &Form::Path { prefix }, admitted).await
 }

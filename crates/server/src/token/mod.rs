@@ -69,6 +69,9 @@ pub(crate) struct Claims {
     /// What the maker's key was limited to. Empty: nothing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) scopes: Vec<String>,
+    /// The key of the maker: what it made ends with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) key: Option<String>,
 }
 
 /// Makes and checks tokens of a state directory.
@@ -91,6 +94,7 @@ impl Tokens {
         audience: Audience,
         valid: Duration,
         scopes: &[String],
+        maker: Option<&str>,
     ) -> Result<(String, SystemTime)> {
         let now = now();
         let exp = now + valid.min(LONGEST).as_secs();
@@ -103,6 +107,7 @@ impl Tokens {
             exp,
             jti: crate::random::id(),
             scopes: scopes.to_vec(),
+            key: maker.map(str::to_owned),
         };
         let header = Header { kid: Some(key.id), ..Header::new(Algorithm::HS256) };
         let token = jsonwebtoken::encode(&header, &claims, &EncodingKey::from_secret(&key.secret))
@@ -147,7 +152,8 @@ impl Tokens {
         Ok(Caller {
             scope: Scope::Sandbox { tenant, id },
             actor: format!("token:{}", claims.jti),
-            key: None,
+            key: claims.key,
+            expires_at: None,
             permissions: claims.scopes,
             proof: Proof::Token,
         })
@@ -155,7 +161,7 @@ impl Tokens {
 }
 
 /// One answer for everything that can be wrong, so that nobody learns what was right.
-fn invalid() -> Problem {
+pub(crate) fn invalid() -> Problem {
     Problem::new(
         Code::TokenInvalid,
         "the token is not one of this server's, has expired or is for something else",

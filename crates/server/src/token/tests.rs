@@ -22,7 +22,7 @@ impl Fixture {
 
     fn issue(&self, audience: Audience) -> String {
         let tenant = TenantId::default();
-        self.tokens.issue(&tenant, &self.sandbox, audience, HOUR, &[]).unwrap().0
+        self.tokens.issue(&tenant, &self.sandbox, audience, HOUR, &[], None).unwrap().0
     }
 
     /// Signs anything with a key of ours.
@@ -80,7 +80,7 @@ fn tokens_expire_and_none_lives_longer_than_a_day() {
     refused(fixture.tokens.verify_at(&token, Audience::Api, now - 60));
     let year = Duration::from_secs(365 * 24 * 3600);
     let tenant = TenantId::default();
-    let issued = fixture.tokens.issue(&tenant, &fixture.sandbox, Audience::Api, year, &[]);
+    let issued = fixture.tokens.issue(&tenant, &fixture.sandbox, Audience::Api, year, &[], None);
     let valid = issued.unwrap().1.duration_since(SystemTime::now()).unwrap();
     assert!(valid <= LONGEST);
 }

@@ -9,6 +9,7 @@ mod fake;
 mod audit;
 mod limits;
 mod metrics;
+mod scopes;
 mod support;
 mod telemetry;
 mod tokens;

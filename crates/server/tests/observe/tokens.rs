@@ -1,4 +1,7 @@
+use std::time::{Duration, SystemTime};
+
 use belljar_api::v1;
+use belljar_engine::{NewKey, Role, TenantId};
 
 use crate::support::{Server, bearing, code};
 
@@ -73,5 +76,47 @@ async fn tokens_hold_over_a_restart() {
     let server = Server::start_on(server.stop().await).await;
     let found = server.sandboxes().get_sandbox(bearing(&token, get(&sandbox))).await;
     assert_eq!(found.unwrap().into_inner().sandbox_id, sandbox);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_token_is_nothing_once_its_sandbox_has_ended() {
+    let server = Server::start().await;
+    let sandbox = server.create().await;
+    let token = issue(&server, &sandbox, "api").await;
+    let look = async || server.sandboxes().get_sandbox(bearing(&token, get(&sandbox))).await;
+    look().await.unwrap();
+    let destroy = v1::DestroySandboxRequest { sandbox: sandbox.clone() };
+    server.sandboxes().destroy_sandbox(destroy).await.unwrap();
+    assert_eq!(code(&look().await.unwrap_err()), "token-invalid");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn what_a_key_made_ends_with_it() {
+    let server = Server::start().await;
+    let sandbox = server.create().await;
+    let hour = Duration::from_secs(3600);
+    let new = NewKey {
+        name: "maker".to_owned(),
+        tenant: TenantId::default(),
+        role: Role::Tenant,
+        scopes: Vec::new(),
+        expires_at: Some(SystemTime::now() + hour),
+    };
+    let (key, secret) = server.setup.engine.keys().create(new).await.unwrap();
+    let day = v1::IssueTokenRequest {
+        sandbox: sandbox.clone(),
+        audience: None,
+        expires_in_secs: Some(86_400.0),
+    };
+    let made = server.system().issue_token(bearing(secret.expose(), day)).await.unwrap();
+    let made = made.into_inner();
+    let until = SystemTime::try_from(made.expires_at.unwrap()).unwrap();
+    assert!(until <= key.expires_at.unwrap(), "not longer than the key itself");
+    let look = async || server.sandboxes().get_sandbox(bearing(&made.token, get(&sandbox))).await;
+    look().await.unwrap();
+    server.setup.engine.keys().revoke(&key.id).await.unwrap();
+    assert_eq!(code(&look().await.unwrap_err()), "token-invalid");
     server.stop().await;
 }

@@ -192,7 +192,7 @@ async fn without_keys(engine: &Engine, options: &Options) -> Result<Option<&'sta
     if !options.own_keys.is_empty() || keys.any().await? {
         return Ok(None);
     }
-    Ok(Some(if keys.exist().await? {
+    Ok(Some(if keys.ever().await? {
         "every API key has expired or was revoked, so only the Unix socket is served; \
          `belljar keys create` makes a key"
     } else {
