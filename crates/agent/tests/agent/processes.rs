@@ -5,7 +5,7 @@ use belljar_protocol::v1::{
     User, frame::Body, kill::Scope,
 };
 
-use crate::host::{Agent, Run, WINDOW, argv, shell};
+use crate::host::{Agent, Run, WINDOW, argv, eventually, shell};
 
 fn done() -> Body {
     Body::Done(Done { size: 0 })
@@ -155,6 +155,46 @@ fn a_patient_host_is_told_of_every_start() {
     let run = host.run(&patient("echo out; exit 3"));
     assert_eq!((run.out(), run.code()), ("out\n", 3));
     assert_eq!(host.fail(&Start { patient: true, ..argv(&["nowhere"]) }).code, "program-not-found");
+}
+
+#[test]
+fn a_patient_host_is_woken_once_for_a_short_command() {
+    let (_agent, mut host) = Agent::configured();
+    // A busy machine may take longer than the agent has patience; not every time.
+    eventually("all at once", || {
+        let stream = host.request(Body::Start(Start { patient: true, ..argv(&["true"]) }));
+        let mut bodies = host.receive_at_once();
+        let count = bodies.len();
+        while !matches!(bodies.last(), Some(Body::Closed(_))) {
+            bodies.push(host.receive_on(stream));
+        }
+        assert!(
+            matches!(bodies[..], [Body::Started(_), Body::Exited(_), Body::Closed(_)]),
+            "{bodies:?}"
+        );
+        count == bodies.len()
+    });
+}
+
+/// As long as the agent waits for more than the start to tell: about two milliseconds.
+#[test]
+fn only_a_patient_host_waits_for_a_silent_command() {
+    let (_agent, mut host) = Agent::configured();
+    let mut time_to_start = |patient: bool| {
+        let start = Start { patient, stdin: true, ..argv(&["cat"]) };
+        let begun = std::time::Instant::now();
+        let (stream, _) = host.start(&start);
+        let took = begun.elapsed();
+        host.send(stream, Body::Input(Input { data: vec![], close: true }));
+        host.finish(stream);
+        took
+    };
+    // The agent looks at the clock a moment before it reads.
+    let patience = std::time::Duration::from_micros(1500);
+    eventually("an impatient host that is told earlier", || {
+        assert!(time_to_start(true) > patience);
+        time_to_start(false) < patience
+    });
 }
 
 #[test]
