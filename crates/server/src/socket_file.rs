@@ -316,6 +316,44 @@ mod tests {
         }
     }
 
+    /// What three can do to each other takes many attempts to see; that they wait for each other does not.
+    #[tokio::test]
+    async fn a_name_is_neither_taken_nor_given_back_in_another_ones_turn() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let runtime = tokio::runtime::Handle::current();
+        let (tell, told) = std::sync::mpsc::channel();
+        let too_early = std::time::Duration::from_millis(50);
+        std::thread::scope(|scope| {
+            let turn = HandOver::begin(directory.path()).unwrap();
+            scope.spawn(|| {
+                let _entered = runtime.enter();
+                tell.send(Some(SocketFile::bind(&path).unwrap())).unwrap();
+            });
+            // It listens already, and has no name yet.
+            while names(directory.path()).is_empty() {
+                std::thread::yield_now();
+            }
+            assert!(told.recv_timeout(too_early).is_err());
+            assert!(!path.exists());
+            drop(turn);
+            let bound = told.recv().unwrap();
+            assert!(path.exists());
+
+            let turn = HandOver::begin(directory.path()).unwrap();
+            let tell = tell.clone();
+            scope.spawn(move || {
+                drop(bound);
+                tell.send(None).unwrap();
+            });
+            assert!(told.recv_timeout(too_early).is_err());
+            assert!(path.exists());
+            drop(turn);
+            told.recv().unwrap();
+            assert!(!path.exists());
+        });
+    }
+
     /// Whoever was given the name has it until it gives it back, however many come and go.
     #[tokio::test]
     async fn a_name_that_is_given_back_is_not_taken_from_the_next() {

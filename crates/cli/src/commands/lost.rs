@@ -123,6 +123,22 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_signal_is_enough() {
+        let begun = tokio::time::Instant::now();
+        let mut enough = std::pin::pin!(enough());
+        // From here on it is watched for.
+        tokio::select! {
+            biased;
+            () = &mut enough => panic!("nobody asked"),
+            () = std::future::ready(()) => {}
+        }
+        rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::INT)
+            .unwrap();
+        enough.await;
+        assert!(begun.elapsed() < PATIENCE);
+    }
+
+    #[tokio::test]
     async fn nobody_waits_for_a_server_that_does_not_answer() {
         let silent = async || std::future::pending().await;
         let failure = find_out("n1", silent, std::future::ready(())).await;
