@@ -4,7 +4,7 @@
 
 mod support;
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, Stdio};
 
 use support::{Answer, Place};
@@ -272,7 +272,7 @@ fn the_adapter_does_not_pass_off_other_bytes_as_a_file() {
 fn the_adapter_takes_its_sandbox_with_it_when_it_is_ended() {
     let place = place!();
     for (signal, status) in [("TERM", 143), ("HUP", 129), ("INT", 130)] {
-        let mut adapter = place.command(&["proxy"]).stdin(Stdio::piped()).spawn().unwrap();
+        let mut adapter = hearing(&place, "--default-signal", &["proxy"]).spawn().unwrap();
         let mut input = adapter.stdin.take().unwrap();
         input.write_all(b"{\"op\":\"ping\"}\n").unwrap();
         let mut lines = BufReader::new(adapter.stdout.take().unwrap());
@@ -281,9 +281,68 @@ fn the_adapter_takes_its_sandbox_with_it_when_it_is_ended() {
         assert_eq!(line, "{\"op\":\"pong\"}\n");
         // Also in the middle of a command.
         input.write_all(b"{\"op\":\"exec\",\"cmd\":\"sleep 60\"}\n").unwrap();
-        let pid = adapter.id().to_string();
-        Command::new("kill").args(["-s", signal, &pid]).status().unwrap();
+        send(signal, &adapter);
         assert_eq!(adapter.wait().unwrap().code(), Some(status), "{signal}");
         assert_eq!(place.run(&["list", "--json"]).exits(0).json(), serde_json::json!([]));
     }
+}
+
+/// The binary with an open input, to which signals mean what they should, or nothing: `nohup` and scripts have them ignored.
+fn hearing(place: &Place, how: &str, words: &[&str]) -> Command {
+    let plain = place.command(words);
+    let mut command = Command::new("env");
+    let signals = if how == "--ignore-signal" { "HUP" } else { "HUP,INT,TERM" };
+    command.arg(format!("{how}={signals}")).arg(plain.get_program()).args(plain.get_args());
+    command.env_clear();
+    command.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command.current_dir(plain.get_current_dir().unwrap());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn send(signal: &str, to: &std::process::Child) {
+    Command::new("kill").args(["-s", signal, &to.id().to_string()]).status().unwrap();
+}
+
+#[test]
+fn an_adapter_that_should_outlive_the_terminal_does() {
+    let place = place!();
+    let mut adapter = hearing(&place, "--ignore-signal", &["proxy"]).spawn().unwrap();
+    let mut input = adapter.stdin.take().unwrap();
+    let mut lines = BufReader::new(adapter.stdout.take().unwrap());
+    for _ in 0..2 {
+        input.write_all(b"{\"op\":\"ping\"}\n").unwrap();
+        let mut line = String::new();
+        lines.read_line(&mut line).unwrap();
+        assert_eq!(line, "{\"op\":\"pong\"}\n");
+        // Ignored from before it was there, so whatever comes of it has come when it is sent.
+        send("HUP", &adapter);
+    }
+    drop(input);
+    assert_eq!(adapter.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn an_adapter_whose_server_does_not_answer_can_be_ended() {
+    let place = Place::new();
+    let socket = place.path("silent");
+    let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    let server = format!("unix:{}", socket.display());
+    let words = ["--server", &server, "proxy", "--name", "never-made"];
+    let mut adapter = hearing(&place, "--default-signal", &words).spawn().unwrap();
+    // When the name has come, the request for the sandbox has.
+    let (mut connection, _) = listener.accept().unwrap();
+    let mut received = Vec::new();
+    while !received.windows(10).any(|text| text == b"never-made") {
+        let mut piece = [0; 4096];
+        let count = connection.read(&mut piece).unwrap();
+        assert!(count > 0, "it ended first");
+        received.extend_from_slice(&piece[..count]);
+    }
+    send("TERM", &adapter);
+    let mut told = String::new();
+    BufReader::new(adapter.stderr.as_mut().unwrap()).read_line(&mut told).unwrap();
+    assert!(told.contains("ends when its sandbox is made"), "{told}");
+    send("TERM", &adapter);
+    assert_eq!(adapter.wait().unwrap().code(), Some(143));
 }

@@ -1,14 +1,12 @@
 //! Where a server is.
 
 use std::fmt;
-use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use belljar_codes::Code;
 use belljar_socket::Socket;
 use hyper_util::rt::TokioIo;
-use rustix::fs::{Mode, OFlags};
 use tokio::net::UnixStream;
 use tonic::transport::{Channel, ClientTlsConfig, Endpoint};
 
@@ -131,20 +129,10 @@ fn endpoint(url: String) -> Result<Endpoint, tonic::transport::Error> {
 
 const USER_AGENT: &str = concat!("belljar/", env!("CARGO_PKG_VERSION"));
 
-/// Connects by way of the directory's descriptor: an address has room for 107 bytes, a path may have more.
+/// Connects to a socket, however long its path.
 pub(crate) async fn connect_socket(path: &Path) -> std::io::Result<Socket> {
-    let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
-        return connect(path).await;
-    };
-    let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let directory = rustix::fs::open(directory, flags, Mode::empty())?;
-    let near = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd())).join(name);
-    connect(&near).await
-}
-
-async fn connect(path: &Path) -> std::io::Result<Socket> {
-    UnixStream::connect(path).await?.into_std().and_then(Socket::new)
+    let (_directory, near) = belljar_socket::near(path)?;
+    UnixStream::connect(near).await?.into_std().and_then(Socket::new)
 }
 
 /// Connects to a socket of this machine; `first` is a connection that exists already.

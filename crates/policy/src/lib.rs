@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod archive;
 pub mod document;
 pub mod environment;
 pub mod identity;

@@ -19,6 +19,7 @@ mod caller;
 mod convert;
 mod embedded;
 mod grpc;
+mod hand_over;
 mod limit;
 mod listen;
 mod measure;

@@ -3,16 +3,17 @@
 //! Only a socket that nobody listens on any more makes room for ours. Anything else is somebody's: it is refused and left
 //! as it is. Who may connect is not decided here.
 
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use belljar_codes::Code;
-use rustix::fs::{CWD, Mode, OFlags, RenameFlags, renameat_with};
+use belljar_socket::{near, parent};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use tokio::net::UnixListener;
 
+use crate::hand_over::HandOver;
 use crate::problem::{Problem, Result};
 
 /// A name that leads to a socket of ours. Dropped, it is gone, unless it leads to something else by then.
@@ -29,9 +30,13 @@ impl SocketFile {
         // What a server left that was killed on its way is nobody's either, and does not pile up.
         let fresh = path.with_extension("new");
         let _ = std::fs::remove_file(&fresh);
-        Self::bind_and(path, fresh, |fresh| match found_at(path)? {
-            None | Some(Found::Socket) => Ok(std::fs::rename(fresh, path)?),
-            Some(Found::Other(what)) => Err(Unusable::Other(what)),
+        Self::bind_and(path, fresh, |fresh| {
+            // The lock does not keep servers of other state directories from naming this one.
+            let _others_wait = HandOver::begin(parent(path))?;
+            match found_at(path)? {
+                None | Some(Found::Socket) => Ok(std::fs::rename(fresh, path)?),
+                Some(Found::Other(what)) => Err(Unusable::Other(what)),
+            }
         })
     }
 
@@ -39,7 +44,10 @@ impl SocketFile {
     pub(crate) fn bind(path: &Path) -> Result<(Self, UnixListener)> {
         // A name that nobody has: nothing needs to be removed for it.
         let fresh = parent(path).join(format!(".belljar-{}", crate::random::id()));
-        Self::bind_and(path, fresh, |fresh| take_over(fresh, path))
+        Self::bind_and(path, fresh, |fresh| {
+            let _others_wait = HandOver::begin(parent(path))?;
+            take_over(fresh, path, rename)
+        })
     }
 
     /// Binds under another name first: whoever finds the socket can connect to it.
@@ -59,6 +67,8 @@ impl SocketFile {
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
+        // Another server may take the name between the look and the removal. What stays is an abandoned socket at worst.
+        let Ok(_others_wait) = HandOver::begin(parent(&self.path)) else { return };
         if identity(&self.path).is_ok_and(|found| found == self.identity) {
             let _ = std::fs::remove_file(&self.path);
         }
@@ -128,19 +138,41 @@ fn bind_as(fresh: PathBuf) -> std::result::Result<(SocketFile, UnixListener), Un
 }
 
 /// Gives the socket `fresh` the name `path`, if that is free or leads to a socket that nobody listens on.
-fn take_over(fresh: &Path, path: &Path) -> std::result::Result<(), Unusable> {
-    match renameat_with(CWD, fresh, CWD, path, RenameFlags::NOREPLACE) {
+fn take_over(
+    fresh: &Path,
+    path: &Path,
+    rename: impl Fn(&Path, &Path, RenameFlags) -> rustix::io::Result<()>,
+) -> std::result::Result<(), Unusable> {
+    match rename(fresh, path, RenameFlags::NOREPLACE) {
+        // A second name is never put in the place of something either.
+        Err(errno) if is_unknown(errno) => match std::fs::hard_link(fresh, path) {
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            linked => return Ok(linked.and_then(|()| std::fs::remove_file(fresh))?),
+        },
         Err(Errno::EXIST) => {}
         done => return Ok(done?),
     }
     refuse_used(path)?;
-    // Another server may have come between: what makes room is looked at again once nobody else can find it.
-    renameat_with(CWD, fresh, CWD, path, RenameFlags::EXCHANGE)?;
+    // A program that does not wait its turn may have come between: what makes room is looked at again once nobody else can
+    // find it.
+    match rename(fresh, path, RenameFlags::EXCHANGE) {
+        Err(errno) if is_unknown(errno) => return Ok(std::fs::rename(fresh, path)?),
+        done => done?,
+    }
     if let Err(unusable) = refuse_used(fresh) {
-        renameat_with(CWD, fresh, CWD, path, RenameFlags::EXCHANGE)?;
+        rename(fresh, path, RenameFlags::EXCHANGE)?;
         return Err(unusable);
     }
     Ok(std::fs::remove_file(fresh)?)
+}
+
+fn rename(from: &Path, to: &Path, flags: RenameFlags) -> rustix::io::Result<()> {
+    renameat_with(CWD, from, CWD, to, flags)
+}
+
+/// Whether a file system, or a kernel, does not know what it was asked for.
+fn is_unknown(errno: Errno) -> bool {
+    matches!(errno, Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP)
 }
 
 fn refuse_used(path: &Path) -> std::result::Result<(), Unusable> {
@@ -174,22 +206,6 @@ fn is_abandoned(path: &Path) -> std::io::Result<bool> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     Ok(connect(&socket, &SocketAddrUnix::new(near)?) == Err(Errno::CONNREFUSED))
-}
-
-/// The same by way of its directory's descriptor: an address has room for 107 bytes, a path may have more.
-fn near(path: &Path) -> std::io::Result<(OwnedFd, PathBuf)> {
-    let name = path.file_name().ok_or(std::io::ErrorKind::InvalidFilename)?;
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let directory = rustix::fs::open(parent(path), flags, Mode::empty())?;
-    let near = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd())).join(name);
-    Ok((directory, near))
-}
-
-fn parent(path: &Path) -> &Path {
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    }
 }
 
 fn identity(path: &Path) -> std::io::Result<(u64, u64)> {
@@ -273,7 +289,7 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "another");
     }
 
-    /// Two that found the same abandoned socket: one of them has it in the end, and the other is told.
+    /// Many that found the same abandoned socket: one of them has it in the end, and the others are told.
     #[tokio::test]
     async fn of_many_at_once_one_has_the_name() {
         let directory = tempfile::tempdir().unwrap();
@@ -286,7 +302,7 @@ mod tests {
                     let _entered = runtime.enter();
                     SocketFile::bind(&path)
                 };
-                let threads: Vec<_> = (0..2).map(|_| scope.spawn(attempt)).collect();
+                let threads: Vec<_> = (0..8).map(|_| scope.spawn(attempt)).collect();
                 threads.into_iter().map(|thread| thread.join().unwrap()).collect()
             });
             let kept = attempts
@@ -295,7 +311,95 @@ mod tests {
                 .filter(|(file, _)| identity(&path).is_ok_and(|found| found == file.identity));
             assert_eq!(kept.count(), 1);
             assert_eq!(attempts.iter().flatten().count(), 1);
+            assert_eq!(names(directory.path()), ["socket"]);
             drop(attempts);
         }
+    }
+
+    /// What three can do to each other takes many attempts to see; that they wait for each other does not.
+    #[tokio::test]
+    async fn a_name_is_neither_taken_nor_given_back_in_another_ones_turn() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let runtime = tokio::runtime::Handle::current();
+        let (tell, told) = std::sync::mpsc::channel();
+        let too_early = std::time::Duration::from_millis(50);
+        std::thread::scope(|scope| {
+            let turn = HandOver::begin(directory.path()).unwrap();
+            scope.spawn(|| {
+                let _entered = runtime.enter();
+                tell.send(Some(SocketFile::bind(&path).unwrap())).unwrap();
+            });
+            // It listens already, and has no name yet.
+            while names(directory.path()).is_empty() {
+                std::thread::yield_now();
+            }
+            assert!(told.recv_timeout(too_early).is_err());
+            assert!(!path.exists());
+            drop(turn);
+            let bound = told.recv().unwrap();
+            assert!(path.exists());
+
+            let turn = HandOver::begin(directory.path()).unwrap();
+            let tell = tell.clone();
+            scope.spawn(move || {
+                drop(bound);
+                tell.send(None).unwrap();
+            });
+            assert!(told.recv_timeout(too_early).is_err());
+            assert!(path.exists());
+            drop(turn);
+            told.recv().unwrap();
+            assert!(!path.exists());
+        });
+    }
+
+    /// Whoever was given the name has it until it gives it back, however many come and go.
+    #[tokio::test]
+    async fn a_name_that_is_given_back_is_not_taken_from_the_next() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let runtime = tokio::runtime::Handle::current();
+        let turns = std::thread::scope(|scope| {
+            let turn = || {
+                let _entered = runtime.enter();
+                let bound = (0..200).filter_map(|_| SocketFile::bind(&path).ok());
+                let kept = bound.map(|(file, listener)| {
+                    let found = identity(&path);
+                    assert!(found.is_ok_and(|found| found == file.identity), "it was taken");
+                    // As a server ends: it no longer listens, and then gives the name back.
+                    drop(listener);
+                });
+                kept.count()
+            };
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(turn)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).sum::<usize>()
+        });
+        assert!(turns > 0);
+        assert_eq!(names(directory.path()), [""; 0]);
+    }
+
+    #[tokio::test]
+    async fn a_file_system_without_exchange_does() {
+        let plain = |from: &Path, to: &Path, flags: RenameFlags| match flags.is_empty() {
+            true => rename(from, to, flags),
+            false => Err(Errno::INVAL),
+        };
+        let directory = tempfile::tempdir().unwrap();
+        let (fresh, path) = (directory.path().join("fresh"), directory.path().join("socket"));
+        for before in [None, Some(abandon)] {
+            if let Some(before) = before {
+                before(&path);
+            }
+            let (mut bound, _listener) = bind_as(fresh.clone()).ok().unwrap();
+            assert!(take_over(&fresh, &path, plain).is_ok());
+            bound.path.clone_from(&path);
+            std::os::unix::net::UnixStream::connect(&path).unwrap();
+            assert_eq!(names(directory.path()), ["socket"]);
+        }
+        let _theirs = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let (_bound, _listener) = bind_as(fresh.clone()).ok().unwrap();
+        assert!(matches!(take_over(&fresh, &path, plain), Err(Unusable::Listening)));
+        std::os::unix::net::UnixStream::connect(&path).unwrap();
     }
 }

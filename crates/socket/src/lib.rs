@@ -6,6 +6,8 @@
 
 #![forbid(unsafe_code)]
 
+mod near;
+
 use std::io::{self, IoSlice, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -17,6 +19,8 @@ use std::time::Duration;
 use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::time::{Sleep, sleep};
+
+pub use near::{near, parent};
 
 #[derive(Debug)]
 pub struct Socket {

@@ -71,6 +71,17 @@ pub fn reset_dispositions() {
     }
 }
 
+/// Whether this process ignores a signal, as one that `nohup` started ignores HUP.
+#[must_use]
+pub fn is_ignored(signal: Signal) -> bool {
+    // SAFETY: all zeroes is a valid `sigaction`, which the call fills in; nothing is changed where none is given.
+    unsafe {
+        let mut found: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal.as_raw(), std::ptr::null(), &mut found) == 0
+            && found.sa_sigaction == libc::SIG_IGN
+    }
+}
+
 /// `_NSIG`.
 const LAST_SIGNAL: i32 = 64;
 

@@ -1,15 +1,16 @@
-"""Archives from a sandbox are not trusted."""
+"""Archives from a sandbox are not trusted, nor are directories that one shares."""
 
 from __future__ import annotations
 
 import io
 import os
+import stat
 import tarfile
 from pathlib import Path
 
 import pytest
 
-from belljar import _trees, errors
+from belljar import _pack, _trees, errors
 
 Entry = tuple[str, bytes, str]
 FILE, DIRECTORY, LINK, HARD = tarfile.REGTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE
@@ -83,3 +84,71 @@ def test_what_is_there_is_never_written_through(tmp_path: Path) -> None:
     with pytest.raises(errors.ArchiveRefused):
         unpack(target, ("tree/file", FILE, "new"))
     assert (outside / "file").read_text() == "as it was"
+
+
+def packed(source: Path) -> dict[str, str]:
+    """Names, and what is behind them."""
+    found = {}
+    with _trees.pack(source) as file, tarfile.open(fileobj=file) as archive:
+        for entry in archive:
+            content = archive.extractfile(entry) if entry.isreg() else None
+            found[entry.name] = f"-> {entry.linkname}" if content is None else content.read().decode()
+    return found
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A tree with a file and a directory, beside a directory of the host's."""
+    tree = tmp_path / "tree"
+    (tree / "b").mkdir(parents=True)
+    (tmp_path / "host").mkdir()
+    (tree / "a").write_text("first")
+    (tree / "b/key").write_text("ours")
+    (tmp_path / "host/key").write_text("the host's")
+    return tree
+
+
+def test_a_directory_that_becomes_a_link_is_not_packed_through_it(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    add = tarfile.TarFile.addfile
+
+    def add_and_swap(archive: tarfile.TarFile, entry: tarfile.TarInfo, content: io.BytesIO | None = None) -> None:
+        add(archive, entry, content)
+        if entry.name == "b":
+            (tree / "b").rename(tree / "z")
+            (tree / "b").symlink_to(tree.parent / "host")
+
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(tarfile.TarFile, "addfile", add_and_swap)
+        assert packed(tree)["b/key"] == "ours"
+    # As a link from the beginning it is one, which a sandbox refuses.
+    found = packed(tree)
+    assert found["b"] == f"-> {tree.parent / 'host'}"
+    assert "the host's" not in found.values()
+
+
+def test_what_became_something_else_is_not_read(tree: Path) -> None:
+    os.mkfifo(tree / "pipe")
+    (tree / "link").symlink_to(tree.parent / "host")
+    root = os.open(tree, os.O_RDONLY)
+    try:
+        for name, kind in [("pipe", stat.S_IFREG), ("link", stat.S_IFDIR), ("link", stat.S_IFREG), ("a", stat.S_IFDIR)]:
+            with pytest.raises(errors.Interrupted, match="was replaced"), _pack._opened(root, name, name, kind):
+                pass
+        for name, kind in [("a", stat.S_IFREG), ("b", stat.S_IFDIR)]:
+            with _pack._opened(root, name, name, kind):
+                pass
+    finally:
+        os.close(root)
+
+
+def test_modes_times_and_second_names_go_along(tree: Path) -> None:
+    (tree / "a").chmod(0o751)
+    os.utime(tree / "a", (5, 5))
+    os.link(tree / "a", tree / "again")
+    os.mkfifo(tree / "pipe")
+    with _trees.pack(tree) as file, tarfile.open(fileobj=file) as archive:
+        entries = {entry.name: entry for entry in archive}
+    assert list(entries) == ["a", "again", "b", "b/key", "pipe"]
+    assert (entries["a"].mode, entries["a"].mtime) == (0o751, 5)
+    assert (entries["again"].type, entries["again"].linkname) == (HARD, "a")
+    assert (entries["b"].type, entries["pipe"].type) == (DIRECTORY, tarfile.FIFOTYPE)

@@ -1,8 +1,10 @@
 // Whole trees of this machine, packed for a sandbox and unpacked from one. What comes from a sandbox is hostile until
-// shown otherwise: names are checked one by one, nothing that exists is followed, links come last.
+// shown otherwise: names are checked one by one, nothing that exists is followed, links come last. A sandbox that shares
+// the directory may change it meanwhile: directories are entered by descriptor, in both directions.
 import { constants } from "node:fs";
-import { type FileHandle, lstat, mkdir, open, readdir, readlink, symlink, unlink } from "node:fs/promises";
-import { dirname, join, posix } from "node:path";
+import { type FileHandle, lstat, mkdir, open, readlink, symlink, unlink } from "node:fs/promises";
+import { posix } from "node:path";
+import { Directory, isNoDirectory, named } from "./directory.js";
 import { errorOf } from "./errors.js";
 import { TarReader, ending, header, padding } from "./tar.js";
 
@@ -20,36 +22,62 @@ const PIECE = 256 * 1024;
 
 /** A directory with all that is in it as a tar archive. Links stay links; devices, pipes and sockets are left out. */
 export async function* packTree(directory: string): AsyncGenerator<Uint8Array, void, undefined> {
-  yield* packed(directory, "");
+  const root = await Directory.open(directory);
+  try {
+    yield* packed(root, "");
+  } finally {
+    await root.close();
+  }
   yield ending();
 }
 
-async function* packed(directory: string, prefix: string): AsyncGenerator<Uint8Array, void, undefined> {
-  const entries = await readdir(directory, { withFileTypes: true });
-  for (const entry of entries.sort((a, b) => (a.name < b.name ? -1 : 1))) {
-    const place = join(directory, entry.name);
-    const path = prefix + entry.name;
-    if (entry.isDirectory()) {
-      const { mode } = await lstat(place);
-      yield header({ path: `${path}/`, kind: "directory", mode, size: 0, target: "" });
-      yield* packed(place, `${path}/`);
-    } else if (entry.isSymbolicLink()) {
+async function* packed(directory: Directory, prefix: string): AsyncGenerator<Uint8Array, void, undefined> {
+  for (const name of await directory.names()) {
+    const place = directory.at(name);
+    const path = prefix + name;
+    const found = await lstat(place);
+    if (found.isDirectory()) {
+      yield* packedDirectory(directory, name, path);
+    } else if (found.isSymbolicLink()) {
       yield header({ path, kind: "symlink", mode: 0o777, size: 0, target: await readlink(place) });
-    } else if (entry.isFile()) {
+    } else if (found.isFile()) {
       yield* packedFile(place, path);
     }
   }
 }
 
-async function* packedFile(place: string, path: string): AsyncGenerator<Uint8Array, void, undefined> {
-  const file = await open(place, constants.O_RDONLY | constants.O_NOFOLLOW);
+async function* packedDirectory(
+  above: Directory,
+  name: string,
+  path: string,
+): AsyncGenerator<Uint8Array, void, undefined> {
+  const directory = await above.enter(name).catch((error: unknown) => {
+    throw isNoDirectory(error) ? replaced(path) : named(error, path);
+  });
   try {
-    const { size, mode } = await file.stat();
+    const { mode } = await directory.stat();
+    yield header({ path: `${path}/`, kind: "directory", mode, size: 0, target: "" });
+    yield* packed(directory, `${path}/`);
+  } finally {
+    await directory.close();
+  }
+}
+
+async function* packedFile(place: string, path: string): AsyncGenerator<Uint8Array, void, undefined> {
+  // Without waiting: a pipe may have come in its place.
+  const flags = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
+  const file = await open(place, flags).catch((error: NodeJS.ErrnoException) => {
+    throw error.code === "ELOOP" || error.code === "ENXIO" ? replaced(path) : named(error, path);
+  });
+  try {
+    const found = await file.stat();
+    if (!found.isFile()) throw replaced(path);
+    const { size, mode } = found;
     yield header({ path, kind: "file", mode, size, target: "" });
     for (let left = size; left > 0;) {
       const { buffer, bytesRead } = await file.read(Buffer.alloc(Math.min(left, PIECE)));
       if (bytesRead === 0)
-        throw errorOf({ code: "interrupted", message: `\`${place}\` became shorter while it was read` });
+        throw errorOf({ code: "interrupted", message: `\`${path}\` became shorter while it was read` });
       left -= bytesRead;
       yield buffer.subarray(0, bytesRead);
     }
@@ -59,13 +87,35 @@ async function* packedFile(place: string, path: string): AsyncGenerator<Uint8Arr
   }
 }
 
+function replaced(path: string): Error {
+  return errorOf({ code: "interrupted", message: `\`${path}\` was replaced by something else while it was read` });
+}
+
 /** Unpacks a tar archive below a directory, which is made where it is missing. Files that exist are replaced. */
 export async function unpackTree(archive: AsyncIterable<Uint8Array>, directory: string): Promise<TreeReport> {
   const report: TreeReport = { files: 0, directories: 0, links: 0, bytes: 0, skipped: 0 };
   const links: { path: string; target: string }[] = [];
-  const tree = new Tree(directory);
   await mkdir(directory, { recursive: true });
-  const reader = new TarReader(archive);
+  const tree = new Tree(await Directory.open(directory));
+  try {
+    await unpacked(new TarReader(archive), tree, report, links);
+    // Last, so that nothing in the archive can be written through one.
+    for (const { path, target } of links) {
+      await tree.makeLink(path, target);
+      report.links += 1;
+    }
+  } finally {
+    await tree.close();
+  }
+  return report;
+}
+
+async function unpacked(
+  reader: TarReader,
+  tree: Tree,
+  report: TreeReport,
+  links: { path: string; target: string }[],
+): Promise<void> {
   for (let entry = await reader.next(); entry !== undefined; entry = await reader.next()) {
     const path = cleaned(entry.path);
     if (path === "") continue;
@@ -87,12 +137,6 @@ export async function unpackTree(archive: AsyncIterable<Uint8Array>, directory: 
       report.skipped += 1;
     }
   }
-  // Last, so that nothing in the archive can be written through one.
-  for (const { path, target } of links) {
-    await tree.makeLink(path, target);
-    report.links += 1;
-  }
-  return report;
 }
 
 /** A path made of plain names, or a refusal. */
@@ -114,44 +158,60 @@ function staysInside(path: string, target: string): boolean {
 
 /** A directory of this machine that is written to without ever following a link below it. */
 class Tree {
-  readonly #root: string;
-  /** Directories that were seen to be directories. */
-  readonly #known = new Set<string>([""]);
+  readonly #root: Directory;
 
-  constructor(root: string) {
+  constructor(root: Directory) {
     this.#root = root;
   }
 
   async makeDirectory(path: string): Promise<void> {
-    if (this.#known.has(path)) return;
-    const parent = posix.dirname(path);
-    if (parent !== ".") await this.makeDirectory(parent);
-    const place = join(this.#root, path);
-    await mkdir(place).catch(async (error: NodeJS.ErrnoException) => {
-      if (error.code !== "EEXIST" || !(await lstat(place)).isDirectory())
-        throw error.code === "EEXIST" ? outside(path) : error;
-    });
-    this.#known.add(path);
+    await this.#in(path, path.split("/"), async () => {});
   }
 
   async makeFile(path: string, mode: number): Promise<FileHandle> {
-    const place = await this.#cleared(path);
     // Exclusive: what was put there in between is not followed.
-    return await open(place, constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW, mode);
+    const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;
+    return await this.#cleared(path, (place) => open(place, flags, mode));
   }
 
   async makeLink(path: string, target: string): Promise<void> {
-    await symlink(target, await this.#cleared(path));
+    await this.#cleared(path, (place) => symlink(target, place));
   }
 
-  async #cleared(path: string): Promise<string> {
-    const parent = dirname(path);
-    if (parent !== ".") await this.makeDirectory(parent);
-    const place = join(this.#root, path);
-    await unlink(place).catch((error: NodeJS.ErrnoException) => {
-      if (error.code !== "ENOENT") throw error;
+  async close(): Promise<void> {
+    await this.#root.close();
+  }
+
+  /** Makes something where nothing is any more. */
+  async #cleared<T>(path: string, make: (place: string) => Promise<T>): Promise<T> {
+    const names = path.split("/");
+    const name = names.pop() ?? "";
+    return await this.#in(path, names, async (directory) => {
+      const place = directory.at(name);
+      await unlink(place).catch((error: NodeJS.ErrnoException) => {
+        if (error.code !== "ENOENT") throw error;
+      });
+      return await make(place);
     });
-    return place;
+  }
+
+  /** Does something in a directory, which is made where it is missing. One step after the other, each in an open directory. */
+  async #in<T>(path: string, names: string[], work: (directory: Directory) => Promise<T>): Promise<T> {
+    let directory = this.#root;
+    try {
+      for (const name of names) {
+        const inner = await directory.make(name).catch((error: unknown) => {
+          throw isNoDirectory(error) ? outside(path) : error;
+        });
+        if (directory !== this.#root) await directory.close();
+        directory = inner;
+      }
+      return await work(directory);
+    } catch (error) {
+      throw named(error, path);
+    } finally {
+      if (directory !== this.#root) await directory.close();
+    }
   }
 }
 

@@ -197,6 +197,16 @@ impl Host {
         }
     }
 
+    /// All that one read brings, which nothing may be left of.
+    pub(crate) fn receive_at_once(&mut self) -> Vec<Body> {
+        assert!(self.decoder.next().unwrap().is_none(), "something came before");
+        let mut bodies = vec![self.receive().expect("the agent hung up").1];
+        while let Some(frame) = self.decoder.next().unwrap() {
+            bodies.push(frame.body.expect("known"));
+        }
+        bodies
+    }
+
     /// The next frame, which must be of this stream.
     pub(crate) fn receive_on(&mut self, stream: u64) -> Body {
         let (of, body) = self.receive().expect("the agent hung up");

@@ -5,7 +5,7 @@ use belljar_protocol::v1::{
     User, frame::Body, kill::Scope,
 };
 
-use crate::host::{Agent, Run, WINDOW, argv, shell};
+use crate::host::{Agent, Run, WINDOW, argv, eventually, shell};
 
 fn done() -> Body {
     Body::Done(Done { size: 0 })
@@ -155,6 +155,56 @@ fn a_patient_host_is_told_of_every_start() {
     let run = host.run(&patient("echo out; exit 3"));
     assert_eq!((run.out(), run.code()), ("out\n", 3));
     assert_eq!(host.fail(&Start { patient: true, ..argv(&["nowhere"]) }).code, "program-not-found");
+}
+
+/// How long an agent waits for more than the start to tell.
+const YOUTH: std::time::Duration = std::time::Duration::from_millis(2);
+
+/// As often as something is seen that chance brings about once in a while.
+const OFTEN: usize = 10;
+
+#[test]
+fn a_patient_host_is_woken_once_for_a_short_command() {
+    let (_agent, mut host) = Agent::configured();
+    let mut at_once = 0;
+    // A busy machine may take longer than the agent has patience; not every time.
+    eventually("all at once", || {
+        let begun = std::time::Instant::now();
+        let stream = host.request(Body::Start(Start { patient: true, ..argv(&["true"]) }));
+        let mut bodies = host.receive_at_once();
+        let (count, took) = (bodies.len(), begun.elapsed());
+        while !matches!(bodies.last(), Some(Body::Closed(_))) {
+            bodies.push(host.receive_on(stream));
+        }
+        assert!(
+            matches!(bodies[..], [Body::Started(_), Body::Exited(_), Body::Closed(_)]),
+            "{bodies:?}"
+        );
+        assert!(count > 1 || took >= YOUTH, "of the start alone after {took:?}");
+        at_once += usize::from(count == bodies.len());
+        at_once == OFTEN
+    });
+}
+
+#[test]
+fn only_a_patient_host_waits_for_a_silent_command() {
+    let (_agent, mut host) = Agent::configured();
+    let mut time_to_start = |patient: bool| {
+        let start = Start { patient, stdin: true, ..argv(&["cat"]) };
+        let begun = std::time::Instant::now();
+        let (stream, _) = host.start(&start);
+        let took = begun.elapsed();
+        host.send(stream, Body::Input(Input { data: vec![], close: true }));
+        host.finish(stream);
+        took
+    };
+    let mut earlier = 0;
+    eventually("an impatient host that is told earlier", || {
+        let took = time_to_start(true);
+        assert!(took >= YOUTH, "after {took:?}");
+        earlier += usize::from(time_to_start(false) < YOUTH);
+        earlier == OFTEN
+    });
 }
 
 #[test]

@@ -63,7 +63,8 @@ impl Drop for Attendant {
 pub(super) struct Signals {
     interrupt: Signal,
     terminate: Signal,
-    hang_up: Signal,
+    /// None where whoever started us wants us to outlive the terminal, as `nohup` does.
+    hang_up: Option<Signal>,
     window: Signal,
 }
 
@@ -72,7 +73,7 @@ impl Signals {
         Ok(Self {
             interrupt: watch(SignalKind::interrupt())?,
             terminate: watch(SignalKind::terminate())?,
-            hang_up: watch(SignalKind::hangup())?,
+            hang_up: hang_up_counts().then(|| watch(SignalKind::hangup())).transpose()?,
             window: watch(SignalKind::window_change())?,
         })
     }
@@ -82,8 +83,38 @@ impl Signals {
         tokio::select! {
             _ = self.interrupt.recv() => 130,
             _ = self.terminate.recv() => 143,
-            _ = self.hang_up.recv() => 129,
+            () = hung_up(&mut self.hang_up) => 129,
         }
+    }
+}
+
+/// Watching a signal undoes that it is ignored.
+pub(super) fn hang_up_counts() -> bool {
+    !belljar_sys::signals::is_ignored(rustix::process::Signal::HUP)
+}
+
+async fn hung_up(hang_up: &mut Option<Signal>) {
+    match hang_up {
+        Some(hang_up) => _ = hang_up.recv().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Sees work through that would leave something behind. Who asks us to end is told so; who asks again has that status.
+pub(super) async fn see_through<T>(
+    work: impl Future<Output = T>,
+    mut asked: impl AsyncFnMut() -> u8,
+    tell: impl FnOnce(),
+) -> Result<(T, Option<u8>), u8> {
+    let mut work = std::pin::pin!(work);
+    let status = tokio::select! {
+        done = &mut work => return Ok((done, None)),
+        status = asked() => status,
+    };
+    tell();
+    tokio::select! {
+        done = work => Ok((done, Some(status))),
+        status = asked() => Err(status),
     }
 }
 
@@ -98,7 +129,7 @@ async fn pass_signals(control: Control, mut signals: Signals, attention: Attenti
                 if again { control.cancel(Duration::ZERO).await } else { control.signal(SIGINT).await }
             }
             _ = signals.terminate.recv() => end(&control, attention).await,
-            _ = signals.hang_up.recv() => end(&control, attention).await,
+            () = hung_up(&mut signals.hang_up) => end(&control, attention).await,
             _ = signals.window.recv(), if attention == Attention::Terminal => {
                 let (rows, columns) = terminal::size();
                 control.resize(rows, columns).await
@@ -163,4 +194,40 @@ pub(crate) fn read_stdin(
         }
     });
     receiver
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    #[tokio::test]
+    async fn work_is_seen_through_unless_one_asks_twice() {
+        let (asks, mut asked) = mpsc::unbounded_channel();
+        let (finish, finished) = tokio::sync::oneshot::channel();
+        let told = Cell::new(0);
+        let tell = || told.set(told.get() + 1);
+        // Not asked.
+        let seen = see_through(async { 7 }, async || std::future::pending().await, tell).await;
+        assert_eq!((seen, told.get()), (Ok((7, None)), 0));
+        // Asked once: it goes on.
+        asks.send(143).unwrap();
+        let finish_when_told = || {
+            tell();
+            finish.send(8).unwrap();
+        };
+        let work = async { finished.await.unwrap() };
+        let next = async || match asked.recv().await {
+            Some(status) => status,
+            None => std::future::pending().await,
+        };
+        let seen = see_through(work, next, finish_when_told).await;
+        assert_eq!((seen, told.get()), (Ok((8, Some(143))), 1));
+        // And again: it does not.
+        asks.send(130).unwrap();
+        asks.send(143).unwrap();
+        let next = async || asked.recv().await.unwrap();
+        let seen = see_through(std::future::pending::<()>(), next, tell).await;
+        assert_eq!((seen, told.get()), (Err(143), 2));
+    }
 }

@@ -43,7 +43,6 @@ fn show(changes: &[v1::LayerChange], args: &LayerArgs) -> Result<Done, Failure> 
 
 /// `added  src/main.rs`. File names come from the sandbox, so they are made inert and kept on one line.
 fn line(change: &v1::LayerChange) -> String {
-    let path = change.path.replace(['\n', '\r'], "\u{fffd}");
     let slash = if change.kind == "directory" { "/" } else { "" };
-    format!("{:<9} {}{slash}\n", change.change, Inert::default().push(path.as_bytes()))
+    format!("{:<9} {}{slash}\n", change.change, Inert::line(change.path.as_bytes()))
 }

@@ -6,6 +6,7 @@ use belljar_api::v1::{self, SandboxState};
 use belljar_client::{Client, Status};
 use belljar_codes::Code;
 
+use super::attend::Signals;
 use crate::failure::Failure;
 
 /// How long one waits for a sandbox that is being taken apart: only when it has ended is it on record why.
@@ -14,23 +15,55 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 
 /// What to tell of a command that was lost in the sandbox of that id.
 pub(super) async fn lost(client: &Client, sandbox: &str) -> Failure {
-    match ended(client, sandbox).await {
-        Ok(sandbox) => of(&sandbox),
-        // Nobody remembers it any more.
-        Err(_) => gone(sandbox),
+    let mut sandboxes = client.sandboxes.clone();
+    let look = async || {
+        let wanted = v1::GetSandboxRequest { sandbox: sandbox.to_owned() };
+        Ok(sandboxes.get_sandbox(wanted).await?.into_inner())
+    };
+    find_out(sandbox, look, enough()).await
+}
+
+/// Until nobody has the patience any more, or somebody wants us to end: signals were watched for the command, so none of
+/// them ends us by itself.
+async fn enough() {
+    let patience = tokio::time::sleep(PATIENCE);
+    match Signals::watch() {
+        Ok(mut signals) => tokio::select! {
+            () = patience => {}
+            _ = signals.ending() => {}
+        },
+        Err(_) => patience.await,
     }
 }
 
-async fn ended(client: &Client, sandbox: &str) -> Result<v1::Sandbox, Status> {
-    let mut sandboxes = client.sandboxes.clone();
-    let begun = tokio::time::Instant::now();
-    loop {
-        let wanted = v1::GetSandboxRequest { sandbox: sandbox.to_owned() };
-        let found = sandboxes.get_sandbox(wanted).await?.into_inner();
-        if found.state() != SandboxState::Destroying || begun.elapsed() > PATIENCE {
-            return Ok(found);
+/// Looks until it is known, or it is enough.
+async fn find_out(
+    sandbox: &str,
+    mut look: impl AsyncFnMut() -> Result<v1::Sandbox, Status>,
+    enough: impl Future<Output = ()>,
+) -> Failure {
+    let mut seen = None;
+    let looking = async {
+        loop {
+            let found = look().await;
+            let under_way =
+                found.as_ref().is_ok_and(|found| found.state() == SandboxState::Destroying);
+            seen = Some(found);
+            if !under_way {
+                return;
+            }
+            tokio::time::sleep(BETWEEN_LOOKS).await;
         }
-        tokio::time::sleep(BETWEEN_LOOKS).await;
+    };
+    tokio::select! {
+        () = looking => {}
+        () = enough => {}
+    }
+    match seen {
+        Some(Ok(sandbox)) => of(&sandbox),
+        // Nobody remembers it any more.
+        Some(Err(_)) => gone(sandbox),
+        None => unknown(sandbox),
     }
 }
 
@@ -47,6 +80,13 @@ fn of(sandbox: &v1::Sandbox) -> Failure {
     let mut failure = gone(name);
     failure.causes.push(sandbox.failure.clone().unwrap_or_else(|| "it was destroyed".to_owned()));
     failure
+}
+
+fn unknown(sandbox: &str) -> Failure {
+    let message =
+        format!("the command was lost: the server does not say what became of `{sandbox}`");
+    Failure::new(Code::AgentFailed, message)
+        .with_remedy(format!("look with `belljar inspect {sandbox}`, and run the command again"))
 }
 
 fn gone(sandbox: &str) -> Failure {
@@ -80,5 +120,46 @@ mod tests {
         assert_eq!(failure.causes, ["it was destroyed"]);
         let failure = of(&sandbox(SandboxState::Ready, None));
         assert_eq!((failure.code, failure.exit_status()), (Code::AgentFailed, 125));
+    }
+
+    #[tokio::test]
+    async fn a_signal_is_enough() {
+        let begun = tokio::time::Instant::now();
+        let mut enough = std::pin::pin!(enough());
+        // From here on it is watched for.
+        tokio::select! {
+            biased;
+            () = &mut enough => panic!("nobody asked"),
+            () = std::future::ready(()) => {}
+        }
+        rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::INT)
+            .unwrap();
+        enough.await;
+        assert!(begun.elapsed() < PATIENCE);
+    }
+
+    #[tokio::test]
+    async fn nobody_waits_for_a_server_that_does_not_answer() {
+        let silent = async || std::future::pending().await;
+        let failure = find_out("n1", silent, std::future::ready(())).await;
+        assert!(failure.message.ends_with("what became of `n1`"), "{}", failure.message);
+        // What was seen last is told.
+        let looked = tokio::sync::Notify::new();
+        let slow = async || {
+            looked.notify_one();
+            Ok(sandbox(SandboxState::Destroying, None))
+        };
+        let failure = find_out("n1", slow, looked.notified()).await;
+        assert_eq!(
+            (failure.code, &failure.causes[..]),
+            (Code::SandboxGone, &["it was destroyed".to_owned()][..])
+        );
+        // The twins: what is known is told without waiting.
+        let known = async || Ok(sandbox(SandboxState::Destroyed, Some("its lease ended")));
+        let failure = find_out("n1", known, std::future::pending()).await;
+        assert_eq!(failure.causes, ["its lease ended"]);
+        let forgotten = async || Err(Status::not_found("no"));
+        let failure = find_out("n1", forgotten, std::future::pending()).await;
+        assert_eq!(failure.code, Code::SandboxGone);
     }
 }

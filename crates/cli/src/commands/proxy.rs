@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 use super::Done;
-use super::attend::Signals;
+use super::attend::{Signals, see_through};
 use crate::args::ProxyArgs;
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::output::print_json_line;
+use crate::output::{note, print_json_line};
 use crate::request;
 
 /// What `read` brings back at most.
@@ -77,9 +77,18 @@ pub(crate) async fn proxy(context: &Context, args: ProxyArgs) -> Result<Done, Fa
     context
         .with_client(async |mut client| {
             // Before there is anything that a signal could leave behind.
-            let signals = Signals::watch()?;
-            let sandbox = client.sandboxes.create_sandbox(create).await?.into_inner();
-            Adapter { client: client.clone(), sandbox: sandbox.sandbox_id }.live(signals).await
+            let mut signals = Signals::watch()?;
+            let creation = client.sandboxes.create_sandbox(create);
+            // The server makes it in any case; only when it is there can it be taken away.
+            let tell =
+                || note(context.quiet, "ends when its sandbox is made; ask again to leave it");
+            match see_through(creation, async || signals.ending().await, tell).await {
+                Ok((created, asked)) => {
+                    let sandbox = created?.into_inner().sandbox_id;
+                    Adapter { client: client.clone(), sandbox }.live(signals, asked).await
+                }
+                Err(status) => Ok(Done::Status(status)),
+            }
         })
         .await
 }
@@ -90,15 +99,20 @@ struct Adapter {
 }
 
 impl Adapter {
-    /// Answers until the input ends, or somebody ends us; the sandbox ends with either.
-    async fn live(mut self, mut signals: Signals) -> Result<Done, Failure> {
-        let done = tokio::select! {
-            served = self.serve() => served.map(|()| Done::Success),
-            status = signals.ending() => Ok(Done::Status(status)),
+    /// Answers until the input ends, or somebody ends us, or has already; the sandbox ends with either.
+    async fn live(mut self, mut signals: Signals, asked: Option<u8>) -> Result<Done, Failure> {
+        let done = match asked {
+            Some(status) => Ok(Done::Status(status)),
+            None => tokio::select! {
+                served = self.serve() => served.map(|()| Done::Success),
+                status = signals.ending() => Ok(Done::Status(status)),
+            },
         };
-        // One that was destroyed by request is gone already, which is fine.
-        let destroyed = self.destroy().await;
-        done.and_then(|done| destroyed.map(|()| done))
+        // One that was destroyed by request is gone already, which is fine. What was asked for happens without us, too.
+        tokio::select! {
+            destroyed = self.destroy() => done.and_then(|done| destroyed.map(|()| done)),
+            status = signals.ending() => Ok(Done::Status(status)),
+        }
     }
 
     /// Answers line by line.

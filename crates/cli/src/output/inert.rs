@@ -32,6 +32,13 @@ impl Inert {
         out
     }
 
+    /// A whole text, such as a name, kept on one line.
+    pub(crate) fn line(bytes: &[u8]) -> String {
+        let mut inert = Self::default();
+        let text = inert.push(bytes) + inert.finish();
+        text.replace(['\n', '\r'], "\u{fffd}")
+    }
+
     /// What is left when no more bytes come.
     pub(crate) fn finish(self) -> &'static str {
         if self.pending.is_empty() { "" } else { "\u{fffd}" }

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO, cast
 
+from belljar._pack import pack as pack_into
 from belljar._unpack import unpack
 
 # What is larger is kept in a file meanwhile.
@@ -21,8 +22,7 @@ def pack(source: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     with tempfile.SpooledTemporaryFile(max_size=IN_MEMORY) as spool:
         file = cast(BinaryIO, spool)
         with tarfile.open(fileobj=file, mode="w") as archive:
-            for name in sorted(os.listdir(source)):
-                archive.add(os.path.join(source, name), arcname=name)
+            pack_into(archive, source)
         file.seek(0)
         yield file
 

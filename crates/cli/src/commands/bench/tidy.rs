@@ -15,6 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::backends;
+use crate::commands::attend::hang_up_counts;
 use crate::context::Context;
 use crate::failure::Failure;
 
@@ -36,7 +37,8 @@ impl<'c> Bench<'c> {
     pub(super) async fn begin(context: &'c Context) -> Result<Self, Failure> {
         remove_left_directories().await;
         let (tell, asked) = watch::channel(None);
-        for kind in [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()] {
+        let hang_up = hang_up_counts().then(SignalKind::hangup);
+        for kind in [SignalKind::interrupt(), SignalKind::terminate()].into_iter().chain(hang_up) {
             let mut signals = signal(kind).map_err(|error| {
                 Failure::new(Code::HostExhausted, "signals cannot be watched").caused_by(&error)
             })?;

@@ -1,80 +1,48 @@
-//! This machine's side: packing a directory, saving a file, and where what a sandbox sent goes.
+//! This machine's side: saving a file, and where what a sandbox sent goes.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, openat, renameat, statat, unlinkat};
 
-use super::unpack::leads_out;
-
-/// Writes everything below `directory` as a tar archive, links as links. What a sandbox would refuse is left out: how many.
-pub(super) fn pack(directory: &Path, to: &mut dyn Write) -> io::Result<u64> {
-    let mut builder = tar::Builder::new(to);
-    builder.follow_symlinks(false);
-    let left_out = append(&mut builder, directory, Path::new(""), 0)?;
-    builder.finish()?;
-    Ok(left_out)
-}
-
-fn append(
-    builder: &mut tar::Builder<&mut dyn Write>,
-    directory: &Path,
-    prefix: &Path,
-    depth: usize,
-) -> io::Result<u64> {
-    let mut entries: Vec<_> = std::fs::read_dir(directory)?.collect::<Result<_, _>>()?;
-    entries.sort_by_key(std::fs::DirEntry::file_name);
-    let mut left_out = 0;
-    for entry in entries {
-        let (path, name) = (entry.path(), prefix.join(entry.file_name()));
-        let kind = entry.file_type()?;
-        if kind.is_dir() {
-            builder.append_path_with_name(&path, &name)?;
-            left_out += append(builder, &path, &name, depth + 1)?;
-        } else if kind.is_file()
-            || kind.is_symlink() && !leads_out(path.read_link()?.as_os_str().as_bytes(), depth)
-        {
-            builder.append_path_with_name(&path, &name)?;
-        } else {
-            left_out += 1;
-        }
-    }
-    Ok(left_out)
-}
+use crate::output::Inert;
 
 /// Where something goes: a directory that was named by whoever copies, and a name in it, which may be a sandbox's idea or
 /// a sandbox's link by now.
 #[derive(Debug)]
 pub(super) struct Target {
     directory: PathBuf,
+    /// Whether that is made where it is missing: it was named with a slash at its end.
+    make: bool,
     /// Empty: the directory itself.
     name: OsString,
 }
 
 impl Target {
-    /// Below `named` where that is a directory; it keeps its name then.
+    /// Below `named` where that is a directory, or has to be one for its slash; it keeps its name then.
     pub(super) fn new(named: PathBuf, source: &str) -> Self {
-        if named.is_dir() {
+        let make = named.as_os_str().as_bytes().ends_with(b"/");
+        if make || named.is_dir() {
             let name = Path::new(source).file_name().unwrap_or_default().to_owned();
-            return Self { directory: named, name };
+            return Self { directory: named, make, name };
         }
         match (named.parent(), named.file_name()) {
             (Some(parent), Some(name)) => {
                 let here = parent.as_os_str().is_empty();
                 let directory = if here { Path::new(".") } else { parent };
-                Self { directory: directory.to_owned(), name: name.to_owned() }
+                Self { directory: directory.to_owned(), make, name: name.to_owned() }
             }
-            _ => Self { directory: named, name: OsString::new() },
+            _ => Self { directory: named, make, name: OsString::new() },
         }
     }
 
     /// A directory, made with those above it where it is missing.
     pub(super) fn make_directory(&self) -> io::Result<OwnedFd> {
-        std::fs::create_dir_all(&self.directory)?;
+        std::fs::create_dir_all(&self.directory).map_err(|error| about(&self.directory, &error))?;
         let directory = self.open()?;
         match self.name.is_empty() {
             true => Ok(directory),
@@ -109,8 +77,10 @@ pub(super) fn enter(directory: impl AsFd, name: &OsStr, mode: Mode) -> io::Resul
     })
 }
 
+/// Says what an error is about. A sandbox may have chosen the name.
 pub(super) fn about(path: &Path, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("`{}`: {error}", path.display()))
+    let shown = Inert::line(path.as_os_str().as_bytes());
+    io::Error::new(error.kind(), format!("`{shown}`: {error}"))
 }
 
 /// Where links are the system's own: `/dev/stdout`, `/dev/fd/3`. Not `/dev/shm`, where everybody makes them.
@@ -125,6 +95,10 @@ fn is_special(directory: &Path) -> bool {
 pub(super) fn save(content: &mut dyn Read, target: &Target, mode: u32) -> io::Result<u64> {
     if is_special(&target.directory) {
         return io::copy(content, &mut File::create(target.path())?);
+    }
+    if target.make {
+        std::fs::create_dir_all(&target.directory)
+            .map_err(|error| about(&target.directory, &error))?;
     }
     let (directory, name) = (target.open()?, &target.name);
     let found = statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW).ok();
@@ -170,22 +144,6 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_out_is_not_packed() {
-        let place = tempfile::tempdir().unwrap();
-        std::fs::create_dir(place.path().join("a")).unwrap();
-        std::fs::write(place.path().join("file"), "x").unwrap();
-        symlink("../file", place.path().join("a/inside")).unwrap();
-        symlink("/etc/passwd", place.path().join("a/absolute")).unwrap();
-        symlink("../../x", place.path().join("a/above")).unwrap();
-        let mut archive = Vec::new();
-        assert_eq!(pack(place.path(), &mut archive).unwrap(), 2);
-        let mut archive = tar::Archive::new(archive.as_slice());
-        let paths: Vec<_> =
-            archive.entries().unwrap().map(|e| e.unwrap().path().unwrap().into_owned()).collect();
-        assert_eq!(paths, ["a/", "a/inside", "file"].map(PathBuf::from));
-    }
-
-    #[test]
     fn a_file_is_there_whole_or_not_at_all() {
         struct Broken;
         impl Read for Broken {
@@ -222,5 +180,29 @@ mod tests {
         for (directory, special) in [("/dev", true), ("/dev/fd/", true), ("/dev/shm", false)] {
             assert_eq!(is_special(Path::new(directory)), special, "{directory}");
         }
+    }
+
+    #[test]
+    fn a_slash_at_the_end_means_a_directory() {
+        let place = tempfile::tempdir().unwrap();
+        let typed = |name: &str| PathBuf::from(format!("{}/{name}", place.path().display()));
+        save(&mut b"x".as_slice(), &target(typed("new/deep/")), 0o644).unwrap();
+        assert_eq!(std::fs::read_to_string(typed("new/deep/file")).unwrap(), "x");
+        Target::new(typed("other/"), "/output/tree").make_directory().unwrap();
+        assert!(typed("other/tree").is_dir());
+        // The twins: without a slash it is the file's own name, and a file is no directory.
+        save(&mut b"x".as_slice(), &target(typed("plain")), 0o644).unwrap();
+        assert_eq!(std::fs::read_to_string(typed("plain")).unwrap(), "x");
+        let refused = save(&mut b"y".as_slice(), &target(typed("plain/")), 0o644).unwrap_err();
+        assert!(refused.to_string().contains("plain/`: "), "{refused}");
+        assert_eq!(std::fs::read_to_string(typed("plain")).unwrap(), "x");
+    }
+
+    #[test]
+    fn names_in_errors_are_inert() {
+        let gone = || io::Error::other("gone");
+        let told = |name: &[u8]| about(Path::new(OsStr::from_bytes(name)), &gone()).to_string();
+        assert_eq!(told(b"a\x1b]0;x\x07\n\rerror: b"), "`a␛]0;x␇\u{fffd}\u{fffd}error: b`: gone");
+        assert_eq!(told("dir/große Datei".as_bytes()), "`dir/große Datei`: gone");
     }
 }

@@ -1,6 +1,7 @@
 //! `belljar cp`: files and directories into and out of a sandbox.
 
 mod local;
+mod pack;
 mod side;
 mod unpack;
 
@@ -139,7 +140,7 @@ async fn send_directory(
     let (told, left_out) = std::sync::mpsc::channel();
     let report = upload(
         move |to| {
-            let left_out = local::pack(&from, to)?;
+            let left_out = pack::pack(&from, to)?;
             // Whoever waits for the report reads it.
             let _ = told.send(left_out);
             Ok(())

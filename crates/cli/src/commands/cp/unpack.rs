@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use belljar_policy::archive::check_link;
 use rustix::fs::{AtFlags, Mode, Timespec, Timestamps, futimens, symlinkat, unlinkat};
 use rustix::io::Errno;
 use tar::EntryType;
@@ -68,7 +69,7 @@ fn take<R: Read>(
         }
         (EntryType::Symlink, Some((name, above))) => {
             let link = entry.link_name_bytes().unwrap_or_default();
-            if leads_out(&link, above.len()) {
+            if check_link(&link, above.len()).is_err() {
                 copied.skipped += 1;
             } else {
                 let directory = descend(target, above)?;
@@ -87,16 +88,12 @@ fn take<R: Read>(
 
 /// The names on the way to an entry.
 fn names(path: &[u8]) -> io::Result<Vec<&OsStr>> {
-    let names = steps(path);
+    let steps = path.split(|&byte| byte == b'/').filter(|name| !matches!(*name, b"" | b"."));
+    let names: Vec<_> = steps.map(OsStr::from_bytes).collect();
     if path.first() == Some(&b'/') || names.contains(&OsStr::new("..")) {
         return Err(io::Error::other("the name leads out of the target"));
     }
     Ok(names)
-}
-
-fn steps(path: &[u8]) -> Vec<&OsStr> {
-    let steps = path.split(|&byte| byte == b'/').filter(|name| !matches!(*name, b"" | b"."));
-    steps.map(OsStr::from_bytes).collect()
 }
 
 /// The directory at the end of some names, made where it is missing.
@@ -116,18 +113,10 @@ fn clear(directory: impl AsFd, name: &OsStr) -> io::Result<()> {
     }
 }
 
-/// Whether a link in a directory so deep leads out of the tree, or might with the help of others: it is absolute, leads up
-/// further than the tree goes, or leads up after it has led down.
-pub(super) fn leads_out(link: &[u8], depth: usize) -> bool {
-    let steps = steps(link);
-    let up = OsStr::new("..");
-    let ups = steps.iter().take_while(|step| **step == up).count();
-    link.first().is_none_or(|&first| first == b'/') || ups > depth || steps[ups..].contains(&up)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::local::{Target, pack};
+    use super::super::local::Target;
+    use super::super::pack::pack;
     use super::*;
     use std::os::unix::fs::{MetadataExt, symlink};
 

@@ -7,12 +7,10 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
+use belljar_policy::archive::{Astray, DEEPEST, check_link};
 use sha2::{Digest, Sha256};
 
 use super::ExtractLimits;
-
-/// Directories in each other.
-const DEEPEST: usize = 128;
 
 /// What file systems take as one name.
 const LONGEST_COMPONENT: usize = 255;
@@ -141,8 +139,7 @@ fn components(name: &[u8], longest: usize, deepest: usize) -> Result<Vec<Vec<u8>
     }
 }
 
-/// Checks where a link leads: up from its own directory at most to the target of the extraction, then only down. A
-/// `..` behind a name is refused, because that name could be another link.
+/// Checks where a link leads.
 pub(super) fn check_target(
     link: &Admitted,
     target: &[u8],
@@ -154,22 +151,13 @@ pub(super) fn check_target(
     if limits.outward_links {
         return Ok(());
     }
-    if target.first() == Some(&b'/') {
-        return Err("is a link to an absolute path");
-    }
-    let mut above = link.components.len().saturating_sub(1);
-    let mut down = false;
-    for component in target.split(|&byte| byte == b'/') {
-        match component {
-            b"" | b"." => {}
-            b".." if down => return Err("is a link with `..` behind a name"),
-            b".." => {
-                above = above.checked_sub(1).ok_or("is a link that leaves the archive")?;
-            }
-            _ => down = true,
-        }
-    }
-    Ok(())
+    let depth = link.components.len().saturating_sub(1);
+    check_link(target, depth).map_err(|astray| match astray {
+        Astray::Nowhere => "is a link to nowhere",
+        Astray::Absolute => "is a link to an absolute path",
+        Astray::Above => "is a link that leaves the archive",
+        Astray::Behind => "is a link with `..` behind a name",
+    })
 }
 
 fn joined(components: &[Vec<u8>]) -> PathBuf {

@@ -1,0 +1,69 @@
+// Directories of this machine that are held open. A sandbox may share them, and put a link where a directory was a moment
+// ago: what is done in an open directory is done there, whatever its name leads to by then.
+import { type Stats, constants, existsSync } from "node:fs";
+import { type FileHandle, mkdir, open, readdir } from "node:fs/promises";
+import { join } from "node:path";
+
+/** Where Linux shows what is open. Elsewhere names are all there is; a link is then refused only if it is there in time. */
+const OPEN = "/proc/self/fd";
+const byDescriptor = existsSync(OPEN);
+
+export class Directory {
+  readonly #handle: FileHandle;
+  readonly #path: string;
+
+  private constructor(handle: FileHandle, path: string) {
+    this.#handle = handle;
+    this.#path = byDescriptor ? `${OPEN}/${handle.fd}` : path;
+  }
+
+  /** A directory that was named by whoever calls: links on its way are theirs. */
+  static async open(path: string): Promise<Directory> {
+    return new Directory(await open(path, constants.O_RDONLY | constants.O_DIRECTORY), path);
+  }
+
+  /** A directory in it, never through a link. */
+  async enter(name: string): Promise<Directory> {
+    const path = this.at(name);
+    const flags = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
+    return new Directory(await open(path, flags), path);
+  }
+
+  /** The same, made where it is missing. */
+  async make(name: string): Promise<Directory> {
+    await mkdir(this.at(name)).catch((error: NodeJS.ErrnoException) => {
+      if (error.code !== "EEXIST") throw error;
+    });
+    return await this.enter(name);
+  }
+
+  /** A path for what is done with one name in it. */
+  at(name: string): string {
+    return join(this.#path, name);
+  }
+
+  /** In order. */
+  async names(): Promise<string[]> {
+    return (await readdir(this.#path)).sort();
+  }
+
+  async stat(): Promise<Stats> {
+    return await this.#handle.stat();
+  }
+
+  async close(): Promise<void> {
+    await this.#handle.close();
+  }
+}
+
+/** An error that says which name it is about, rather than which descriptor. */
+export function named(error: unknown, path: string): unknown {
+  if (error instanceof Error) error.message = error.message.replace(/'\/proc\/self\/fd\/\d+(\/[^']*)?'/, `'${path}'`);
+  return error;
+}
+
+/** Whether something else was where a directory should have been. */
+export function isNoDirectory(error: unknown): boolean {
+  const { code } = error as NodeJS.ErrnoException;
+  return code === "ELOOP" || code === "ENOTDIR";
+}

@@ -1,0 +1,148 @@
+// Trees whose directories are changed by somebody else while they are packed and unpacked.
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { mkdir, mkdtemp, readFile, readdir, rename, rm, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { ArchiveRefusedError } from "belljar";
+import { TarReader, ending, header, padding } from "../src/tar.js";
+import { packTree, unpackTree } from "../src/tree.js";
+import { failureOf } from "./server.js";
+
+interface Places {
+  tree: string;
+  host: string;
+}
+
+/** A tree with a file and a directory, and a directory of the host's. */
+async function within(work: (places: Places) => Promise<void>): Promise<void> {
+  const here = await mkdtemp(join(tmpdir(), "belljar-swapped-"));
+  const [tree, host] = [join(here, "tree"), join(here, "host")];
+  try {
+    await mkdir(join(tree, "b"), { recursive: true });
+    await mkdir(host);
+    await writeFile(join(tree, "a"), "first");
+    await writeFile(join(tree, "b", "key"), "ours");
+    await writeFile(join(host, "key"), "the host's");
+    await work({ tree, host });
+  } finally {
+    await rm(here, { recursive: true });
+  }
+}
+
+async function swap({ tree, host }: Places): Promise<void> {
+  await rename(join(tree, "b"), join(tree, "z"));
+  await symlink(host, join(tree, "b"));
+}
+
+function file(path: string, content: string): Uint8Array {
+  const data = Buffer.from(content);
+  const head = header({ path, kind: "file", mode: 0o644, size: data.length, target: "" });
+  return Buffer.concat([head, data, padding(data.length)]);
+}
+
+/** What was packed, while something happens once the entry `at` has begun. */
+async function packed(places: Places, at: string, happens: () => Promise<void>): Promise<Map<string, string>> {
+  const pieces = async function* (): AsyncGenerator<Uint8Array> {
+    let happened = false;
+    for await (const piece of packTree(places.tree)) {
+      yield piece;
+      if (!happened && Buffer.from(piece).toString("latin1", 0, at.length) === at) {
+        happened = true;
+        await happens();
+      }
+    }
+    assert.ok(happened);
+  };
+  const found = new Map<string, string>();
+  const reader = new TarReader(pieces());
+  for (let entry = await reader.next(); entry !== undefined; entry = await reader.next()) {
+    const data: Buffer[] = [];
+    for await (const piece of reader.data()) data.push(piece);
+    found.set(entry.path, entry.kind === "symlink" ? `-> ${entry.target}` : Buffer.concat(data).toString());
+  }
+  return found;
+}
+
+test("a directory that becomes a link is not packed through it", async () => {
+  await within(async (places) => {
+    const found = await packed(places, "a", () => swap(places));
+    // As the link that it is; a sandbox refuses it.
+    assert.deepEqual([...found], [["a", "first"], ["b", `-> ${places.host}`]]);
+  });
+  await within(async (places) => {
+    const found = await packed(places, "b/", () => swap(places));
+    assert.deepEqual([...found], [["a", "first"], ["b/", ""], ["b/key", "ours"]]);
+  });
+});
+
+test("a file that becomes a pipe or a link keeps nobody waiting", async () => {
+  await within(async (places) => {
+    const key = join(places.tree, "b", "key");
+    const pipe = async (): Promise<void> => {
+      await rm(key);
+      execFileSync("mkfifo", [key]);
+    };
+    const found = await packed(places, "b/", pipe);
+    assert.deepEqual([...found.keys()], ["a", "b/"]);
+  });
+});
+
+test("a directory that becomes a link is not unpacked through", async () => {
+  await within(async (places) => {
+    const archive = async function* (): AsyncGenerator<Uint8Array> {
+      yield file("b/new", "x");
+      await swap(places);
+      yield file("b/key", "x");
+      yield ending();
+    };
+    assert.ok((await failureOf(unpackTree(archive(), places.tree))) instanceof ArchiveRefusedError);
+    assert.equal(await readFile(join(places.host, "key"), "utf8"), "the host's");
+    assert.deepEqual(await readdir(places.host), ["key"]);
+  });
+  // The twin: nobody interferes.
+  await within(async ({ tree }) => {
+    const archive = async function* (): AsyncGenerator<Uint8Array> {
+      yield file("b/new", "x");
+      yield file("b/key", "x");
+      yield file("c/d/e", "x");
+      yield ending();
+    };
+    const report = await unpackTree(archive(), tree);
+    assert.deepEqual(report, { files: 3, directories: 0, links: 0, bytes: 3, skipped: 0 });
+    assert.equal(await readFile(join(tree, "c", "d", "e"), "utf8"), "x");
+  });
+});
+
+test("an error names what it is about", async () => {
+  await within(async ({ tree }) => {
+    const archive = async function* (): AsyncGenerator<Uint8Array> {
+      // A directory is not replaced by a file.
+      yield file("c/d/e", "x");
+      yield file("c/d", "x");
+      yield ending();
+    };
+    assert.match((await failureOf(unpackTree(archive(), tree))).message, /'c\/d'$/);
+  });
+});
+
+test("what is made goes where its directory went, and descriptors are given back", async () => {
+  const open = async (): Promise<number> => (await readdir("/proc/self/fd")).length;
+  const before = await open();
+  await within(async (places) => {
+    const archive = async function* (): AsyncGenerator<Uint8Array> {
+      const whole = file("b/key", "x".repeat(100));
+      // The file is open when its directory is taken away.
+      yield whole.subarray(0, 520);
+      await swap(places);
+      yield whole.subarray(520);
+      yield ending();
+    };
+    await unpackTree(archive(), places.tree);
+    assert.equal(await readFile(join(places.tree, "z", "key"), "utf8"), "x".repeat(100));
+    assert.equal(await readFile(join(places.host, "key"), "utf8"), "the host's");
+    for await (const _ of packTree(places.tree)) break;
+  });
+  assert.equal(await open(), before);
+});
