@@ -302,7 +302,7 @@ fn keys_open_their_tenant_and_nothing_else() {
         token.get("/v1/secrets").await.problem(403, "permission-denied");
         let listed = blue.get("/v1/secrets").await.ok();
         assert_eq!(listed["secrets"].as_array().unwrap().len(), 1);
-        let audited = admin.get("/v1/audit?action=secret.manage").await.ok();
+        let audited = admin.get("/v1/audit?action=secret.set").await.ok();
         assert_eq!(audited["records"].as_array().unwrap().len(), 3, "{audited}");
         assert!(!format!("{set}{listed}{audited}").contains("hunter2"));
         blue.bare(Method::DELETE, "/v1/secrets/token").await.ok();

@@ -40,8 +40,7 @@ impl Api {
             }
             let reference = required("sandbox", &request.sandbox)?;
             let sandbox = self.engine(call).inspect(reference).await?;
-            call.concerns(&sandbox.id);
-            call.belongs_to(&sandbox.tenant);
+            call.concerns(&sandbox.id, &sandbox.tenant);
             call.note("audience", audience.as_str());
             let permissions = &call.caller.permissions;
             let (token, expires_at) =

@@ -35,7 +35,7 @@ impl Api {
             call.note("webhook", &made.id);
             Ok(wire(&made))
         };
-        self.act(call, action::MANAGE_WEBHOOKS, &request.url, work).await
+        self.act(call, action::CREATE_WEBHOOK, &request.url, work).await
     }
 
     pub async fn list_webhooks(
@@ -60,7 +60,7 @@ impl Api {
             self.engine(call).webhooks().remove(id).await?;
             Ok(v1::RemoveWebhookResponse {})
         };
-        self.act(call, action::MANAGE_WEBHOOKS, &request.webhook_id, work).await
+        self.act(call, action::REMOVE_WEBHOOK, &request.webhook_id, work).await
     }
 }
 
