@@ -57,7 +57,11 @@ impl Api {
     ) -> Result<v1::RemoveWebhookResponse> {
         let work = async {
             let id = required("webhook_id", &request.webhook_id)?;
-            self.engine(call).webhooks().remove(id).await?;
+            let webhooks = self.engine(call).webhooks();
+            if let Some(tenant) = webhooks.get(id).await?.tenant {
+                call.belongs_to(&tenant);
+            }
+            webhooks.remove(id).await?;
             Ok(v1::RemoveWebhookResponse {})
         };
         self.act(call, action::REMOVE_WEBHOOK, &request.webhook_id, work).await

@@ -159,6 +159,13 @@ async fn what_is_done_for_a_tenant_is_on_record_as_its() {
     let other = v1::CreateKeyRequest { name: "o".to_owned(), tenant: red(), ..Default::default() };
     let other = system.create_key(other).await.unwrap().into_inner().secret;
     system.create_key(bearing(&other, theirs)).await.unwrap_err();
+    let hook = v1::CreateWebhookRequest {
+        url: "http://127.0.0.1:9/".to_owned(),
+        secret: "0123456789abcdef".to_owned(),
+        ..Default::default()
+    };
+    let hook = system.create_webhook(bearing(&other, hook)).await.unwrap().into_inner();
+    system.remove_webhook(v1::RemoveWebhookRequest { webhook_id: hook.webhook_id }).await.unwrap();
 
     let records = query(&server, v1::QueryAuditRequest::default()).await;
     let shown: Vec<_> = records.iter().map(|r| (r.action.as_str(), r.tenant.as_str())).collect();
@@ -173,6 +180,8 @@ async fn what_is_done_for_a_tenant_is_on_record_as_its() {
         "key.revoke",
         "key.create",
         "key.create",
+        "webhook.create",
+        "webhook.remove",
     ];
     assert_eq!(shown, actions.map(|action| (action, "red")));
     server.stop().await;
