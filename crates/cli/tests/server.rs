@@ -282,7 +282,7 @@ fn a_key_of_every_scope_can_be_made() {
 fn what_was_done_is_on_record() {
     let place = Place::new();
     place.run(&["tenants", "create", "red"]).exits(0);
-    let records = place.run(&["audit", "query", "--action", "tenant.manage", "--json"]).exits(0);
+    let records = place.run(&["audit", "query", "--action", "tenant.create", "--json"]).exits(0);
     assert_eq!(records.stdout.lines().count(), 1, "{}", records.stdout);
     place.run(&["audit", "tail"]).exits(0);
     let verified = place.run(&["audit", "verify", "--json"]).exits(0).json();

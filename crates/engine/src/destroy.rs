@@ -23,6 +23,12 @@ const INTERRUPTED: &str = "the process that was creating it ended before it was 
 /// The record and the agent count the time from moments that are not quite the same.
 const CLOCKS_APART_MS: i64 = 1000;
 
+/// Why a sandbox ended that was made for one command.
+pub(crate) const PROCESS_ENDED: &str = "its process has ended";
+
+/// Why the end of a sandbox is on record whose destruction somebody asked for and nobody finished.
+const RESUMED: &str = "destroying it had been interrupted";
+
 /// Who ends a sandbox that nobody asked to end, in the audit log.
 const SYSTEM: &str = "system";
 
@@ -39,8 +45,16 @@ pub(crate) enum Gone {
 
 impl Gone {
     /// Of a sandbox whose agent is not there any more.
-    pub(crate) fn of(record: &SandboxRecord) -> Self {
-        match expires_at_ms(record) {
+    pub(crate) async fn found(inner: &Inner, record: &SandboxRecord) -> Result<Self> {
+        Ok(Self::of(record, inner.store.runs(&record.id).await?))
+    }
+
+    /// The same where it is known whether something ran in it: the idle clock stands still meanwhile, except in one that
+    /// is paused.
+    pub(crate) fn of(record: &SandboxRecord, runs: bool) -> Self {
+        let in_use = runs && record.state != State::Paused;
+        let end = if in_use { hard_end_ms(record) } else { expires_at_ms(record) };
+        match end {
             Some(at) if is_over(at) => Self::out_of_time(record),
             _ => Self::Unexplained,
         }
@@ -66,24 +80,29 @@ fn is_over(at: i64) -> bool {
 
 /// Destroys a sandbox that nobody asked to end, and puts that on record; one that has ended is fine.
 pub(crate) async fn reap(inner: &Arc<Inner>, id: &SandboxId, reason: &str) -> Result<()> {
-    let claimed = claim(inner, id, &STEPS, Some(State::Destroying)).await?;
+    let claimed = claim(inner, id, &STEPS, Some(State::Destroying), Some(reason)).await?;
     let Some(record) = claimed else { return Ok(()) };
     finish(inner, &record, End::Destroyed(Some(reason.to_owned()))).await?;
+    put_on_record(inner, &record, reason);
+    Ok(())
+}
+
+/// Nobody's request is about it, so nobody else does.
+fn put_on_record(inner: &Inner, record: &SandboxRecord, reason: &str) {
     inner.audit.record(AuditEntry {
         actor: SYSTEM.to_owned(),
         tenant: record.tenant.to_string(),
         action: "sandbox.destroy".to_owned(),
-        sandbox: Some(id.as_str().to_owned()),
+        sandbox: Some(record.id.as_str().to_owned()),
         outcome: "ok".to_owned(),
         detail: BTreeMap::from([("reason".to_owned(), reason.to_owned())]),
         ..AuditEntry::default()
     });
-    Ok(())
 }
 
 /// Destroys a sandbox; one that has ended is fine.
 pub(crate) async fn destroy(inner: &Arc<Inner>, id: &SandboxId, end: End) -> Result<()> {
-    match claim(inner, id, &STEPS, Some(State::Destroying)).await? {
+    match claim(inner, id, &STEPS, Some(State::Destroying), None).await? {
         Some(record) => finish(inner, &record, end).await,
         None => Ok(()),
     }
@@ -96,15 +115,18 @@ pub(crate) async fn settle(inner: &Arc<Inner>, id: &SandboxId) -> Result<()> {
     let unfinished =
         |record: &SandboxRecord| matches!(record.state, State::Creating | State::Destroying);
     let Some(record) = inner.store.sandbox(id).await?.filter(unfinished) else { return Ok(()) };
-    let claim = try_claim_as_seen(inner, record, &STEPS, Some(State::Destroying)).await?;
+    let claim = try_claim_as_seen(inner, record, &STEPS, Some(State::Destroying), None).await?;
     let Claim::Taken(record) = claim else { return Ok(()) };
     let noted = inner.store.steps(id).await?.join(" ");
     tracing::info!(sandbox = %id, noted, "what a process that ended had begun is settled");
-    let end = match record.state {
-        State::Creating => End::Failed(INTERRUPTED.to_owned()),
-        _ => End::Destroyed(None),
-    };
-    finish(inner, &record, end).await
+    if record.state == State::Creating {
+        return finish(inner, &record, End::Failed(INTERRUPTED.to_owned())).await;
+    }
+    // Where nobody had asked for it, whoever began noted why.
+    let reason = record.failure.clone();
+    finish(inner, &record, End::Destroyed(reason.clone())).await?;
+    put_on_record(inner, &record, reason.as_deref().unwrap_or(RESUMED));
+    Ok(())
 }
 
 /// Stops and removes everything of a sandbox and ends its record.

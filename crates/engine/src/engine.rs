@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use belljar_backend::{FetchStep, Probe};
-use belljar_policy::{ProcessId, SandboxId, TemplateSpec};
+use belljar_policy::{ProcessId, SandboxId, TemplateSpec, TenantId};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
@@ -226,10 +226,10 @@ impl Engine {
         if record.state == State::Ready {
             let backend = self.inner.backends.get(&record.backend)?;
             if !backend.is_alive(&record.id).await? {
-                let (inner, gone) = (Arc::clone(&self.inner), record.clone());
+                let reason = Gone::found(&self.inner, &record).await?.reason();
+                let (inner, id) = (Arc::clone(&self.inner), record.id.clone());
                 // Who only looked may go away meanwhile.
-                let reason = Gone::of(&gone).reason();
-                to_the_end(async move { reap(&inner, &gone.id, reason).await }).await?;
+                to_the_end(async move { reap(&inner, &id, reason).await }).await?;
                 return Ok(self.find(record.id.as_str()).await?.into());
             }
         }
@@ -247,14 +247,20 @@ impl Engine {
 
     /// The id of a sandbox, by name or id.
     pub async fn identify(&self, reference: &str) -> Result<SandboxId> {
+        Ok(self.locate(reference).await?.0)
+    }
+
+    /// The id of a sandbox, by name or id, and whose it is.
+    pub async fn locate(&self, reference: &str) -> Result<(SandboxId, TenantId)> {
         // One that this engine talks to needs no look into the store.
         if let Ok(id) = SandboxId::parse(reference)
             && let Some(live) = self.inner.known_live(&id)
             && self.scope.sees(&live.tenant, &id)
         {
-            return Ok(id);
+            return Ok((id, live.tenant.clone()));
         }
-        Ok(self.find(reference).await?.id)
+        let record = self.find(reference).await?;
+        Ok((record.id, record.tenant))
     }
 
     /// Destroys a sandbox from any state. Destroying one again by its id is fine.
@@ -732,7 +738,9 @@ impl Inner {
             let Ok(backend) = inner.backends.get(&record.backend) else { return };
             if record.state == State::Ready && backend.is_alive(&id).await.is_ok_and(|alive| !alive)
             {
-                inner.reap_later(&id, Gone::of(&record));
+                // The next look finds it where the store does not answer now.
+                let Ok(gone) = Gone::found(&inner, &record).await else { return };
+                inner.reap_later(&id, gone);
             }
         });
     }

@@ -61,16 +61,16 @@ pub(crate) async fn extend(inner: &Arc<Inner>, id: &SandboxId, lease: Lease) -> 
 }
 
 async fn claimed(inner: &Inner, id: &SandboxId) -> Result<SandboxRecord> {
-    claim(inner, id, &[], None).await?.ok_or_else(|| Error::sandbox_gone(id.as_str()))
+    claim(inner, id, &[], None, None).await?.ok_or_else(|| Error::sandbox_gone(id.as_str()))
 }
 
 async fn stand_still(inner: &Inner, record: &SandboxRecord) -> Result<()> {
     let (id, token) = (&record.id, inner.presence.token()?);
     let backend = inner.backends.get(&record.backend)?;
-    inner.store.claim(id, Some(token), token, &[Step::Pausing], Some(State::Paused)).await?;
+    inner.store.claim(id, Some(token), token, &[Step::Pausing], Some(State::Paused), None).await?;
     point("pause.noted");
     if let Err(error) = backend.pause(id).await {
-        inner.store.claim(id, Some(token), token, &[], Some(State::Ready)).await?;
+        inner.store.claim(id, Some(token), token, &[], Some(State::Ready), None).await?;
         return Err(error.into());
     }
     point("pause.done");

@@ -11,7 +11,6 @@ use tokio::net::UnixStream;
 use tokio::sync::Mutex;
 
 use crate::agent::{AgentError, Connection, Report, Reporter};
-use crate::audit::Budget;
 use crate::destroy::Gone;
 use crate::engine::Inner;
 use crate::{Error, tools};
@@ -163,12 +162,11 @@ fn reporter(
     // Weak: a connection is owned by the engine, not the other way round.
     let inner = Arc::downgrade(inner);
     let (id, tenant) = (id.clone(), tenant.clone());
-    let budget = Budget::default();
     Box::new(move |report| {
         let Some(inner) = inner.upgrade() else { return };
         match report {
             Report::Event(v1::event::What::ProgramDenied(denied)) => {
-                inner.audit.program_denied(&budget, &tenant, &id, &denied);
+                inner.audit.program_denied(&tenant, &id, &denied);
             }
             Report::Event(v1::event::What::LeaseEnded(ended)) => {
                 inner.reap_later(&id, if ended.idle { Gone::Idle } else { Gone::LeaseEnded });

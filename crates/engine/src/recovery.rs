@@ -135,7 +135,7 @@ async fn end_unowned(inner: &Arc<Inner>, record: &SandboxRecord) -> Result<()> {
         Some(Owner::Engine(token)) if inner.presence.is_gone(&token)? => {
             "the run that made it was interrupted"
         }
-        Some(Owner::Process(id)) if has_ended(inner, &id).await? => "its process has ended",
+        Some(Owner::Process(id)) if has_ended(inner, &id).await? => destroy::PROCESS_ENDED,
         _ => return Ok(()),
     };
     destroy::reap(inner, &record.id, reason).await
@@ -156,7 +156,7 @@ async fn end_if_over(inner: &Arc<Inner>, record: &SandboxRecord, runs: bool) -> 
     let gone = if end.is_some_and(|at| at.saturating_add(slack) < now_ms()) {
         Gone::out_of_time(record)
     } else if !inner.backends.get(&record.backend)?.is_alive(&record.id).await? {
-        Gone::of(record)
+        Gone::of(record, runs)
     } else {
         return Ok(());
     };

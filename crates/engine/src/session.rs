@@ -7,13 +7,13 @@ use belljar_codes::Code;
 use belljar_policy::{ProcessId, SandboxName, TenantId};
 
 use crate::create::{Life, create};
-use crate::destroy::{Gone, destroy, reap, settle};
+use crate::destroy::{Gone, PROCESS_ENDED, reap, settle};
 use crate::engine::Inner;
 use crate::ensure::ensure;
 use crate::lock::FileLock;
 use crate::plan::Plan;
 use crate::policy;
-use crate::store::{End, Owner, SandboxRecord, State};
+use crate::store::{Owner, SandboxRecord, State};
 use crate::{Asker, CreateRequest, Error, Result, Sandbox, Scope, SessionRequest};
 
 /// How long a name may belong to sandboxes that are being made or are just ending.
@@ -48,9 +48,14 @@ impl Session {
     /// Ends the session: an ephemeral or overflow sandbox is destroyed, an automatic one is free for the next run.
     pub async fn end(mut self) -> Result<()> {
         if std::mem::take(&mut self.destroy_after) {
-            destroy(&self.inner, &self.sandbox.id, End::Destroyed(None)).await?;
+            reap(&self.inner, &self.sandbox.id, self.why()).await?;
         }
         Ok(())
+    }
+
+    /// Why the sandbox ends with this session.
+    fn why(&self) -> &'static str {
+        if self.handed_over { PROCESS_ENDED } else { "its session has ended" }
     }
 
     /// Makes a sandbox that would end with this session end with a process in it: it then outlives the engine, and
@@ -70,12 +75,12 @@ impl Drop for Session {
         if !self.destroy_after || self.handed_over {
             return;
         }
-        let (inner, id) = (Arc::clone(&self.inner), self.sandbox.id.clone());
+        let (inner, id, why) = (Arc::clone(&self.inner), self.sandbox.id.clone(), self.why());
         // Without a runtime nobody can wait; the next process that opens the state directory sees that the owner is
         // gone.
         if tokio::runtime::Handle::try_current().is_ok() {
             self.inner.background.spawn(async move {
-                if let Err(error) = destroy(&inner, &id, End::Destroyed(None)).await {
+                if let Err(error) = reap(&inner, &id, why).await {
                     tracing::debug!(%error, sandbox = %id, "left for the next recovery");
                 }
             });
@@ -259,7 +264,8 @@ async fn usable(inner: &Arc<Inner>, record: SandboxRecord) -> Result<Option<Sand
             match connected {
                 Ok(()) => Ok(Some(record)),
                 Err(error) if error.code() == Code::SandboxGone => {
-                    reap(inner, id, Gone::of(&record).reason()).await?;
+                    let gone = Gone::found(inner, &record).await?;
+                    reap(inner, id, gone.reason()).await?;
                     Ok(None)
                 }
                 Err(error) => Err(error),

@@ -35,17 +35,19 @@ pub(crate) enum Claim {
     Busy,
 }
 
-/// Takes the right, waiting for whoever has it; `None` if the sandbox has ended.
+/// Takes the right, waiting for whoever has it; `None` if the sandbox has ended. `reason`: why it is about to end, for
+/// whoever has to finish that.
 pub(crate) async fn claim(
     inner: &Inner,
     id: &SandboxId,
     steps: &[Step],
     state: Option<State>,
+    reason: Option<&str>,
 ) -> Result<Option<SandboxRecord>> {
     let deadline = Instant::now() + PATIENCE;
     let mut pause = FIRST_PAUSE;
     loop {
-        match try_claim(inner, id, steps, state).await? {
+        match try_claim(inner, id, steps, state, reason).await? {
             Claim::Busy if Instant::now() < deadline => {
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(LONGEST_PAUSE);
@@ -64,15 +66,16 @@ pub(crate) async fn claim(
 }
 
 /// Takes the right if nobody who is alive has it.
-pub(crate) async fn try_claim(
+async fn try_claim(
     inner: &Inner,
     id: &SandboxId,
     steps: &[Step],
     state: Option<State>,
+    reason: Option<&str>,
 ) -> Result<Claim> {
     let record = inner.store.sandbox(id).await?;
     let record = record.ok_or_else(|| Error::sandbox_not_found(id.as_str()))?;
-    try_claim_as_seen(inner, record, steps, state).await
+    try_claim_as_seen(inner, record, steps, state, reason).await
 }
 
 /// Takes the right to a sandbox that is still as it was seen, if nobody who is alive has it.
@@ -81,6 +84,7 @@ pub(crate) async fn try_claim_as_seen(
     record: SandboxRecord,
     steps: &[Step],
     state: Option<State>,
+    reason: Option<&str>,
 ) -> Result<Claim> {
     if has_ended(record.state) {
         return Ok(Claim::Ended);
@@ -92,7 +96,7 @@ pub(crate) async fn try_claim_as_seen(
     }
     let token = inner.presence.token()?;
     let seen = record.worker.as_deref();
-    let taken = inner.store.claim(&record.id, seen, token, steps, state).await?;
+    let taken = inner.store.claim(&record.id, seen, token, steps, state, reason).await?;
     Ok(if taken { Claim::Taken(Box::new(record)) } else { Claim::Busy })
 }
 

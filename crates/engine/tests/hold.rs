@@ -5,15 +5,16 @@
 mod support;
 
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use belljar_codes::Code;
 use belljar_engine::{
     AuditQuery, BackendChoice, CreateRequest, EventKind, Lease, Offsets, ProcessStatus,
-    SandboxQuery, SandboxState,
+    SandboxQuery, SandboxState, SessionRequest,
 };
 use belljar_protocol::v1;
-use support::{FakeBackend, Setup, exec, open, open_attending};
+use support::{FakeBackend, Setup, exec, open, open_attending, start_and_die};
 
 #[tokio::test]
 async fn a_paused_sandbox_refuses_work_and_goes_on_when_resumed() {
@@ -155,6 +156,72 @@ async fn an_end_that_nobody_asked_for_is_on_record_with_its_reason() {
     }
     // Whoever asks for an end is on record by whom they asked.
     setup.engine.destroy(asked.as_str()).await.unwrap();
+    assert_eq!(ends_on_record(&setup).await, expected);
+}
+
+#[tokio::test]
+async fn an_end_that_was_interrupted_is_on_record_with_its_reason() {
+    let setup = Setup::new().await;
+    let idle = Some(Duration::from_secs(1));
+    let idle = CreateRequest { idle_timeout: idle, ..CreateRequest::default() };
+    let idle = setup.engine.create(idle).await.unwrap().id;
+    setup.backend.kill_agent(&idle);
+    setup.backend.fail_stop.store(true, Ordering::Relaxed);
+    setup.engine.inspect(idle.as_str()).await.unwrap_err();
+    assert_eq!(ends_on_record(&setup).await, []);
+    // Somebody asked for this one, and is on record by whom they asked; that it went later is known all the same.
+    let asked = setup.create().await;
+    setup.backend.fail_stop.store(true, Ordering::Relaxed);
+    setup.engine.destroy(asked.as_str()).await.unwrap_err();
+
+    let next = setup.second().await;
+    let ended = next.inspect(idle.as_str()).await.unwrap();
+    assert_eq!((ended.state, ended.failure.as_deref()), (SandboxState::Destroyed, Some(IDLE)));
+    let asked_for = next.inspect(asked.as_str()).await.unwrap();
+    assert_eq!((asked_for.state, asked_for.failure), (SandboxState::Destroyed, None));
+    next.audit().flush().await;
+    let mut found = ends_on_record(&setup).await;
+    found.sort_by_key(|(id, _)| *id != idle.as_str());
+    let resumed = "destroying it had been interrupted".to_owned();
+    assert_eq!(found, [(idle.to_string(), IDLE.to_owned()), (asked.to_string(), resumed)]);
+}
+
+#[tokio::test]
+async fn what_ran_something_was_not_idle() {
+    let setup = Setup::new().await;
+    let hour = Duration::from_secs(3600);
+    let mut expected = Vec::new();
+    for (hard, reason) in [(hour, "its agent is gone"), (Duration::from_secs(1), "its lease ended")]
+    {
+        let request = CreateRequest {
+            idle_timeout: Some(Duration::from_millis(1)),
+            hard_limit: Some(hard),
+            ..CreateRequest::default()
+        };
+        let id = setup.engine.create(request).await.unwrap().id;
+        // Nobody attends to it, so that its end is not on record before that of the sandbox.
+        start_and_die(&setup, &id, &["hang"]).await;
+        setup.backend.kill_agent(&id);
+        let ended = setup.engine.inspect(id.as_str()).await.unwrap();
+        assert_eq!(ended.failure.as_deref(), Some(reason));
+        expected.push((id.to_string(), reason.to_owned()));
+    }
+    assert_eq!(ends_on_record(&setup).await, expected);
+}
+
+#[tokio::test]
+async fn a_sandbox_that_ends_with_its_session_is_on_record() {
+    let setup = Setup::new().await;
+    let ephemeral = || SessionRequest::Ephemeral(CreateRequest::default());
+    let ended = setup.engine.session(ephemeral()).await.unwrap();
+    let mut expected = vec![ended.sandbox.id.to_string()];
+    ended.end().await.unwrap();
+    let dropped = setup.engine.session(ephemeral()).await.unwrap();
+    expected.push(dropped.sandbox.id.to_string());
+    drop(dropped);
+    setup.engine.clone().close().await;
+    let reason = || "its session has ended".to_owned();
+    let expected: Vec<_> = expected.into_iter().map(|id| (id, reason())).collect();
     assert_eq!(ends_on_record(&setup).await, expected);
 }
 

@@ -99,6 +99,26 @@ async fn without_a_policy_nothing_is_asked() {
 }
 
 #[tokio::test]
+async fn questions_from_inside_have_a_share_of_the_log_and_those_of_callers_have_not() {
+    const FLOOD: usize = 4000;
+    let setup = Setup::new().await;
+    let asker = Asker { actor: "key:k1".to_owned(), request_id: "r1".to_owned() };
+    let (inside, caller) = (setup.engine.clone(), setup.engine.clone().asked_by(asker));
+    let recorded = async |engine: &Engine| {
+        let id = engine.create(under(DENIES_PUBLISHING)).await.unwrap().id;
+        for _ in 0..FLOOD {
+            let question = Question::new(QuestionKind::Tool, Context::new().with("tool", "x"));
+            engine.judge(&id, question).await.unwrap();
+        }
+        let records = decisions(&setup.engine).await;
+        let tools = records.iter().filter(|entry| entry.action == "policy.tool");
+        tools.filter(|entry| entry.sandbox.as_deref() == Some(id.as_str())).count()
+    };
+    assert!(recorded(&inside).await < FLOOD);
+    assert_eq!(recorded(&caller).await, FLOOD);
+}
+
+#[tokio::test]
 async fn a_policy_outlives_the_engine_that_was_given_it() {
     let setup = Setup::new().await;
     let sandbox = setup.engine.create(under(DENIES_PUBLISHING)).await.unwrap();

@@ -94,7 +94,7 @@ impl Gate {
     pub(crate) fn new(api: &Api, own_keys: OwnKeys, patience: Patience) -> Self {
         let engine = api.unscoped().clone();
         Self {
-            limits: Limits::new(engine.clone()),
+            limits: api.limits().clone(),
             tokens: Arc::clone(api.tokens()),
             own_keys: Arc::new(own_keys),
             api: api.clone(),

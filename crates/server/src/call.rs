@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use belljar_engine::{ProcessId, SandboxId};
+use belljar_policy::TenantId;
+
 use crate::caller::Caller;
 
 /// Travels with a request from where it was identified to where it is answered. All clones are the same call.
@@ -29,18 +32,22 @@ impl Call {
         Self { caller, request_id, about: Arc::default() }
     }
 
-    /// The request is about this sandbox, whatever name it used for it.
-    pub(crate) fn concerns(&self, sandbox: &belljar_engine::SandboxId) {
+    /// The request is about this sandbox of that tenant, whatever name it used for it.
+    pub(crate) fn concerns(&self, sandbox: &SandboxId, tenant: &TenantId) {
         self.lock().sandbox = Some(sandbox.as_str().to_owned());
+        self.belongs_to(tenant);
     }
 
-    /// What the request is about belongs to this tenant.
-    pub(crate) fn belongs_to(&self, tenant: &belljar_policy::TenantId) {
-        self.lock().tenant = Some(tenant.to_string());
+    /// What the request is about belongs to this tenant. Only administrators act on what is not their own tenant's: what
+    /// others ask for in the name of another is theirs all the same.
+    pub(crate) fn belongs_to(&self, tenant: &TenantId) {
+        if self.caller.is_admin() {
+            self.lock().tenant = Some(tenant.to_string());
+        }
     }
 
     /// The request is about this process.
-    pub(crate) fn concerns_process(&self, process: &belljar_engine::ProcessId) {
+    pub(crate) fn concerns_process(&self, process: &ProcessId) {
         self.lock().process = Some(process.as_str().to_owned());
     }
 

@@ -1,5 +1,5 @@
 //! How much one caller may ask: requests per second and requests under way of a tenant, failed identifications of an
-//! address.
+//! address. What a message within a stream asks for counts as a request where it leaves a record as one.
 //!
 //! Administrators are not limited. What is remembered is bounded by the number of tenants, and for addresses by a number.
 
@@ -101,13 +101,9 @@ impl Limits {
 
     /// Lets a request of a tenant in, or tells it to come back later.
     pub(crate) async fn admit(&self, tenant: &TenantId) -> Result<Admitted> {
-        let now = Instant::now();
-        let known = self.tenants().get(tenant).map(|usage| (usage.rate, usage.read_at));
-        let rate = match known {
-            Some((rate, read_at)) if now.duration_since(read_at) < FRESH => rate,
-            _ => self.read(tenant, now).await?,
-        };
+        let rate = self.rate(tenant).await?;
         let mut tenants = self.tenants();
+        let now = Instant::now();
         let usage = tenants.entry(tenant.clone()).or_insert_with(|| Usage::new(rate, now));
         if usage.under_way >= MAX_UNDER_WAY {
             return Err(limited(format!(
@@ -115,13 +111,7 @@ impl Limits {
             ))
             .with_remedy("let some of them end first"));
         }
-        if let Some(rate) = rate {
-            usage.bucket.refill(rate as f64, size(rate), now);
-            if !usage.bucket.take() {
-                let message = format!("tenant `{tenant}` may send {rate} requests per second");
-                return Err(limited(message).with_remedy("send fewer, or ask for a larger quota"));
-            }
-        }
+        usage.take(tenant, rate, now)?;
         usage.under_way += 1;
         Ok(Admitted { limits: self.clone(), tenant: tenant.clone() })
     }
@@ -137,6 +127,25 @@ impl Limits {
         }
         *under_way += 1;
         Ok(Visit { limits: self.clone(), tenant: tenant.clone() })
+    }
+
+    /// Counts one more thing that a tenant asks for within a request that was let in.
+    pub(crate) async fn count(&self, tenant: &TenantId) -> Result<()> {
+        let rate = self.rate(tenant).await?;
+        let mut tenants = self.tenants();
+        let now = Instant::now();
+        let usage = tenants.entry(tenant.clone()).or_insert_with(|| Usage::new(rate, now));
+        usage.take(tenant, rate, now)
+    }
+
+    /// Requests per second, as they are now or were a moment ago.
+    async fn rate(&self, tenant: &TenantId) -> Result<Option<u64>> {
+        let now = Instant::now();
+        let known = self.tenants().get(tenant).map(|usage| (usage.rate, usage.read_at));
+        match known {
+            Some((rate, read_at)) if now.duration_since(read_at) < FRESH => Ok(rate),
+            _ => self.read(tenant, now).await,
+        }
     }
 
     async fn read(&self, tenant: &TenantId, now: Instant) -> Result<Option<u64>> {
@@ -196,6 +205,16 @@ impl Usage {
     fn new(rate: Option<u64>, now: Instant) -> Self {
         let bucket = Bucket::full(rate.map_or(0.0, size), now);
         Self { rate, read_at: now, bucket, under_way: 0 }
+    }
+
+    fn take(&mut self, tenant: &TenantId, rate: Option<u64>, now: Instant) -> Result<()> {
+        let Some(rate) = rate else { return Ok(()) };
+        self.bucket.refill(rate as f64, size(rate), now);
+        if self.bucket.take() {
+            return Ok(());
+        }
+        let message = format!("tenant `{tenant}` may send {rate} requests per second");
+        Err(limited(message).with_remedy("send fewer, or ask for a larger quota"))
     }
 }
 

@@ -302,9 +302,14 @@ fn keys_open_their_tenant_and_nothing_else() {
         token.get("/v1/secrets").await.problem(403, "permission-denied");
         let listed = blue.get("/v1/secrets").await.ok();
         assert_eq!(listed["secrets"].as_array().unwrap().len(), 1);
-        let audited = admin.get("/v1/audit?action=secret.manage").await.ok();
+        let audited = admin.get("/v1/audit?action=secret.set").await.ok();
         assert_eq!(audited["records"].as_array().unwrap().len(), 3, "{audited}");
         assert!(!format!("{set}{listed}{audited}").contains("hunter2"));
+        let kept = blue.post("/v1/sandboxes/web/snapshots", &json!({})).await.ok();
+        let kept = format!("/v1/snapshots/{}", kept["snapshot_id"].as_str().unwrap());
+        admin.bare(Method::DELETE, &kept).await.ok();
+        let audited = admin.get("/v1/audit?action=snapshot.remove").await.ok();
+        assert_eq!(audited["records"][0]["tenant"], "blue", "whoever did it: {audited}");
         blue.bare(Method::DELETE, "/v1/secrets/token").await.ok();
         blue.bare(Method::DELETE, "/v1/secrets/token").await.problem(404, "secret-not-found");
         admin.bare(Method::DELETE, &format!("/v1/keys/{}", id.as_str().unwrap())).await.ok();

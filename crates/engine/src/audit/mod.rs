@@ -15,6 +15,7 @@ mod denied;
 mod files;
 mod read;
 mod record;
+mod share;
 #[cfg(test)]
 mod tests;
 mod verify;
@@ -25,11 +26,11 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-pub(crate) use denied::Budget;
 use files::Place;
 pub use read::{AuditQuery, AuditReader};
 use record::Timed;
 pub use record::{AuditEntry, AuditRecord};
+use share::Shares;
 pub use verify::AuditReport;
 use writer::Writer;
 
@@ -42,6 +43,7 @@ use crate::time::now_ms;
 pub struct AuditLog {
     place: Arc<Place>,
     writer: Arc<Writer>,
+    shares: Arc<Shares>,
     /// Counts what was written, to wake those who follow.
     written: watch::Receiver<u64>,
 }
@@ -55,7 +57,7 @@ impl AuditLog {
 
     fn at(place: Place) -> Self {
         let (writer, written) = Writer::new(place.clone());
-        Self { place: Arc::new(place), writer: Arc::new(writer), written }
+        Self { place: Arc::new(place), writer: Arc::new(writer), shares: Arc::default(), written }
     }
 
     /// Adds an entry behind all those before it.

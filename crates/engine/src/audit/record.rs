@@ -22,7 +22,12 @@ pub(super) const MAX_LINE: usize = 128 << 10;
 const MAX_WORD: usize = 256;
 /// Values in `detail`, which callers may choose.
 const MAX_VALUE: usize = 1024;
-const MAX_DETAILS: usize = 12;
+/// As many as a network decision has, and what the log adds to it.
+const MAX_DETAILS: usize = 16;
+
+/// How much longer a text may get by being written as JSON. JSON in a text, which is mostly quotes, stays whole; what is
+/// made of control characters, each of which takes six bytes, does not.
+const MAX_GROWTH: usize = 2;
 
 /// Something that was done, or refused.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -151,10 +156,25 @@ pub(super) fn decode(line: &[u8]) -> Result<AuditRecord, &'static str> {
     })
 }
 
-/// The longest beginning of `text` that fits.
+/// The longest beginning of `text` that fits, as it is and as it is written.
 fn cut(text: &str, max: usize) -> &str {
-    let end = (0..=max.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
-    &text[..end.unwrap_or(0)]
+    let mut written = 0;
+    for (at, c) in text.char_indices() {
+        written += written_length(c);
+        if at + c.len_utf8() > max || written > MAX_GROWTH * max {
+            return &text[..at];
+        }
+    }
+    text
+}
+
+/// In a string of JSON.
+const fn written_length(c: char) -> usize {
+    match c {
+        '"' | '\\' | '\u{8}' | '\t' | '\n' | '\u{c}' | '\r' => 2,
+        '\0'..='\u{1f}' => 6,
+        c => c.len_utf8(),
+    }
 }
 
 #[cfg(test)]
@@ -185,6 +205,35 @@ mod tests {
             changed[at] ^= 1;
             assert!(decode(&changed).is_err(), "byte {at}");
         }
+    }
+
+    #[test]
+    fn texts_are_cut_by_the_room_they_take() {
+        let check = |text: &str, max: usize| {
+            let written = serde_json::to_string(cut(text, max)).unwrap().len() - 2;
+            assert!(cut(text, max).len() <= max && written <= 2 * max, "{text:?}: {written}");
+            let lengths: usize = cut(text, max).chars().map(written_length).sum();
+            assert_eq!(lengths, written, "{text:?}");
+        };
+        for c in (0..0x2ff).filter_map(char::from_u32) {
+            check(&c.to_string().repeat(100), 64);
+        }
+        assert_eq!(cut(&"\u{1}".repeat(100), 64).len(), 128 / 6);
+        // What is JSON already stays whole.
+        let json = "\"\\".repeat(32);
+        assert_eq!(cut(&json, 64), json);
+        assert_eq!(cut("aä", 2), "a");
+    }
+
+    #[test]
+    fn a_callers_choice_of_characters_does_not_make_a_record_long() {
+        let mut timed = timed("");
+        let mut line = Vec::new();
+        for name in ["from", "to", "target"] {
+            timed.entry.detail.insert(name.to_owned(), "\u{1}".repeat(4 << 10));
+        }
+        encode(&timed, 1, NO_HASH, &mut line);
+        assert!(line.len() < 7 << 10, "{}", line.len());
     }
 
     #[test]

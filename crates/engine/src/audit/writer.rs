@@ -22,6 +22,10 @@ const BATCH: usize = 256;
 /// writing it.
 const GATHER: Duration = Duration::from_millis(5);
 
+/// The log itself, and what it says where records are missing.
+pub(super) const SELF: &str = "belljar";
+pub(super) const LOST: &str = "audit.lost";
+
 /// What was written survives a loss of power after this time.
 const DURABLE_AFTER: Duration = Duration::from_secs(1);
 
@@ -168,8 +172,8 @@ impl State {
 
 fn lost(count: u64) -> Timed {
     let entry = AuditEntry {
-        actor: "belljar".to_owned(),
-        action: "audit.lost".to_owned(),
+        actor: SELF.to_owned(),
+        action: LOST.to_owned(),
         outcome: belljar_codes::Code::StateFailed.as_str().to_owned(),
         detail: BTreeMap::from([("records".to_owned(), count.to_string())]),
         ..AuditEntry::default()

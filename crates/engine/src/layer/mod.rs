@@ -136,7 +136,7 @@ impl Layer {
         steps: &[Step],
     ) -> Result<Self> {
         let layer = Self::find(inner, scope, reference).await?;
-        match claim(inner, &layer.record.id, steps, None).await? {
+        match claim(inner, &layer.record.id, steps, None, None).await? {
             Some(record) if record.state == State::Ready => Ok(layer),
             Some(record) => {
                 release(inner, &record.id).await?;

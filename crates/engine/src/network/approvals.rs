@@ -173,15 +173,14 @@ impl Approvals {
             ("answer", word.to_owned()),
             ("words", belljar_policy::shown(&words)),
         ];
-        self.audit.record(AuditEntry {
+        let entry = AuditEntry {
             actor: format!("sandbox:{}", identity.sandbox),
-            tenant: identity.tenant.to_string(),
             action: "approval.answer".to_owned(),
-            sandbox: Some(identity.sandbox.to_string()),
             outcome: "ok".to_owned(),
             detail: detail.map(|(name, value)| (name.to_owned(), value)).into(),
             ..AuditEntry::default()
-        });
+        };
+        self.audit.record_from_inside(&identity.sandbox, &identity.tenant, entry);
         approval
     }
 }

@@ -1,14 +1,12 @@
 //! What comes of flows, requests and questions: one record each in the audit log and in the sandbox's own network log.
 //!
 //! Recording never waits: both logs are written by threads of their own behind bounded queues. A sandbox that makes
-//! decisions necessary in a loop fills its own log, which is cut, and at most its share of the audit log, which says how
-//! many records it left out.
+//! decisions necessary in a loop fills its own log, which is cut, and at most its share of the audit log.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use belljar_codes::Code;
 use belljar_egress::{Identity, Record, Recorder, Stage, Verdict};
@@ -18,55 +16,21 @@ use belljar_policy::document::Transport;
 use super::log::{Logs, NetworkEntry};
 use crate::{AuditEntry, AuditLog};
 
-/// Records that a sandbox may add to the audit log in a second, and how many it may save up.
-const PER_SECOND: f64 = 50.0;
-const SAVED_UP: f64 = 2000.0;
-
 /// Writes down every decision.
 pub(crate) struct Writer {
     audit: AuditLog,
     pub(crate) logs: Logs,
-    shares: Mutex<HashMap<SandboxId, Share>>,
     counts: [AtomicU64; 4],
-}
-
-/// What a sandbox may still add to the audit log.
-struct Share {
-    left: f64,
-    at: Instant,
-    /// Records that were left out since the last one that was not.
-    lost: u64,
 }
 
 impl Writer {
     pub(crate) fn new(audit: AuditLog, directory: PathBuf) -> Self {
-        Self {
-            audit,
-            logs: Logs::new(directory),
-            shares: Mutex::default(),
-            counts: [const { AtomicU64::new(0) }; 4],
-        }
+        Self { audit, logs: Logs::new(directory), counts: [const { AtomicU64::new(0) }; 4] }
     }
 
     /// Forgets a sandbox that is gone. Its log stays.
     pub(crate) fn forget(&self, id: &SandboxId) {
-        self.shares.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
-    }
-
-    /// Takes one record off a sandbox's share. `None`: it is used up; otherwise how many were left out before.
-    fn take(&self, id: &SandboxId) -> Option<u64> {
-        let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Instant::now();
-        let share = shares.entry(id.clone()).or_insert(Share { left: SAVED_UP, at: now, lost: 0 });
-        let passed = now.saturating_duration_since(share.at);
-        share.left = (share.left + passed.as_secs_f64() * PER_SECOND).min(SAVED_UP);
-        share.at = now;
-        if share.left < 1.0 {
-            share.lost += 1;
-            return None;
-        }
-        share.left -= 1.0;
-        Some(std::mem::take(&mut share.lost))
+        self.audit.forget(id);
     }
 
     /// How often flows were allowed, flows denied, names denied, requests denied.
@@ -85,14 +49,13 @@ impl Recorder for Writer {
         };
         self.counts[at].fetch_add(1, Ordering::Relaxed);
         let entry = NetworkEntry::from(record);
-        if let Some(lost) = self.take(&identity.sandbox) {
-            self.audit.record(audit_entry(identity, &entry, lost));
-        }
+        let audited = audit_entry(identity, &entry);
+        self.audit.record_from_inside(&identity.sandbox, &identity.tenant, audited);
         self.logs.write(&identity.sandbox, entry);
     }
 }
 
-fn audit_entry(identity: &Identity, entry: &NetworkEntry, lost: u64) -> AuditEntry {
+fn audit_entry(identity: &Identity, entry: &NetworkEntry) -> AuditEntry {
     let mut detail = BTreeMap::new();
     let mut add = |key: &str, value: Option<String>| {
         if let Some(value) = value {
@@ -121,13 +84,10 @@ fn audit_entry(identity: &Identity, entry: &NetworkEntry, lost: u64) -> AuditEnt
     add("pid", owner.map(|owner| owner.pid.to_string()));
     add("program", owner.map(|owner| owner.program.clone()));
     add("process", owner.and_then(|owner| owner.process.as_ref()).map(ToString::to_string));
-    add("lost", (lost != 0).then(|| lost.to_string()));
     let outcome = if entry.denied { Code::NetworkDenied.as_str() } else { "ok" };
     AuditEntry {
         actor: format!("sandbox:{}", identity.sandbox),
-        tenant: identity.tenant.to_string(),
         action: format!("network.{}", entry.stage),
-        sandbox: Some(identity.sandbox.as_str().to_owned()),
         outcome: outcome.to_owned(),
         detail,
         ..AuditEntry::default()

@@ -141,7 +141,7 @@ pub(crate) async fn judge(
     .await?;
     let sandbox = governed.sandbox.as_str();
     let made = kind != QuestionKind::Create || judged.permits();
-    audit.record(AuditEntry {
+    let entry = AuditEntry {
         actor: match asker.actor.as_str() {
             "" => format!("sandbox:{sandbox}"),
             actor => actor.to_owned(),
@@ -156,7 +156,12 @@ pub(crate) async fn judge(
         },
         detail,
         request_id: asker.request_id.clone(),
-    });
+    };
+    // Who asks from outside is limited where requests come in, and nothing is inside of what is yet to be made.
+    match asker.actor.is_empty() && kind != QuestionKind::Create {
+        true => audit.record_from_inside(&governed.sandbox, &governed.tenant, entry),
+        false => audit.record(entry),
+    }
     Ok(judged)
 }
 

@@ -7,7 +7,7 @@ use super::events::{tell_end, tell_start};
 use super::listing::{Conditions, Listing, text};
 use super::record::{ExitRecord, ProcessRecord, ProcessStatus};
 use super::rows::{parsed, process_columns, process_from};
-use super::sandboxes::occupy;
+use super::sandboxes::{occupy, touch};
 use super::sqlite::{Fault, failed, to_integer, to_json};
 use super::{Claimed, KeyClaim, SqliteStore, idempotency, tenants};
 use crate::Result;
@@ -45,6 +45,9 @@ pub(crate) trait ProcessStore: Send + Sync {
 
     /// Processes whose end is not recorded.
     async fn unfinished_processes(&self) -> Result<Vec<ProcessRecord>>;
+
+    /// Whether there is one of them in this sandbox.
+    async fn runs(&self, sandbox: &SandboxId) -> Result<bool>;
 }
 
 #[async_trait::async_trait]
@@ -132,6 +135,8 @@ impl ProcessStore for SqliteStore {
                 })
                 .optional()?;
             let Some((sandbox, unseen)) = unfinished else { return Ok(()) };
+            // The idle clock stood still while it ran.
+            touch(change, &sandbox)?;
             // A short one ends before its start is recorded; it ran all the same.
             if unseen && exit.is_some() {
                 tell_start(change, &sandbox, id)?;
@@ -182,5 +187,13 @@ impl ProcessStore for SqliteStore {
         let mut statement = connection.prepare_cached(query).map_err(failed)?;
         let rows = statement.query_map([], process_from).map_err(failed)?;
         rows.collect::<rusqlite::Result<_>>().map_err(failed)
+    }
+
+    async fn runs(&self, sandbox: &SandboxId) -> Result<bool> {
+        let query =
+            "SELECT EXISTS (SELECT 1 FROM processes WHERE sandbox = ?1 AND finished_at IS NULL)";
+        let connection = self.lock();
+        let mut statement = connection.prepare_cached(query).map_err(failed)?;
+        statement.query_row([sandbox.as_str()], |row| row.get(0)).map_err(failed)
     }
 }

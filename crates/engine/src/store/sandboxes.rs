@@ -34,7 +34,8 @@ pub(crate) trait SandboxStore: Send + Sync {
     async fn ready(&self, id: &SandboxId, details: &Details) -> Result<()>;
 
     /// Puts `worker` in the place of `seen` as the engine at work on the sandbox, notes the steps that it will take, and
-    /// moves the sandbox to `state`. False, and nothing changed, if somebody was faster.
+    /// moves the sandbox to `state`; `reason` stays with it until it has ended. False, and nothing changed, if somebody
+    /// was faster.
     async fn claim(
         &self,
         id: &SandboxId,
@@ -42,6 +43,7 @@ pub(crate) trait SandboxStore: Send + Sync {
         worker: &str,
         steps: &[Step],
         state: Option<State>,
+        reason: Option<&str>,
     ) -> Result<bool>;
 
     /// Takes `worker` away from the sandbox.
@@ -204,14 +206,16 @@ impl SandboxStore for SqliteStore {
         worker: &str,
         steps: &[Step],
         state: Option<State>,
+        reason: Option<&str>,
     ) -> Result<bool> {
         self.write(|change| {
             let changed = change
                 .prepare_cached(
-                    "UPDATE sandboxes SET worker = ?3, state = coalesce(?4, state)
+                    "UPDATE sandboxes SET worker = ?3, state = coalesce(?4, state),
+                     failure = coalesce(?5, failure)
                      WHERE id = ?1 AND worker IS ?2 AND ended_at IS NULL",
                 )?
-                .execute(params![id.as_str(), seen, worker, state.map(State::as_str)])?;
+                .execute(params![id.as_str(), seen, worker, state.map(State::as_str), reason])?;
             if changed == 1 {
                 steps.iter().try_for_each(|step| note(change, id, *step))?;
             }

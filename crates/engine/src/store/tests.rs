@@ -81,7 +81,7 @@ async fn a_name_belongs_to_one_live_sandbox() {
     assert_eq!(store.sandbox(&second.id).await.unwrap(), None);
 
     let destroying = Some(State::Destroying);
-    assert!(store.claim(&first.id, None, "me", &[Step::Stopping], destroying).await.unwrap());
+    assert!(store.claim(&first.id, None, "me", &[Step::Stopping], destroying, None).await.unwrap());
     store.reserve(&second, None).await.unwrap();
     assert_eq!(
         store.sandbox_named(&TenantId::default(), "web").await.unwrap().unwrap().id,

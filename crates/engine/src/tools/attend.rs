@@ -181,12 +181,21 @@ async fn ask(inner: &Arc<Inner>, call: ToolCall) -> Result<String, ToolFailure> 
     let engine = super::engine(inner);
     let result = match call.name.as_str() {
         "" => host.list(&engine, &call.sandbox).await?,
-        _ => host.call(&engine, call).await?,
+        _ => {
+            let process = own(inner, &call).await;
+            host.call(&engine, ToolCall { process, ..call }).await?
+        }
     };
     if result.len() > MAX_TOOL_RESULT {
         return Err(ToolFailure::new(Code::ToolFailed, "the result is too large"));
     }
     Ok(result)
+}
+
+/// The process that calls, if it is one of this sandbox: an agent says what it likes.
+async fn own(inner: &Inner, call: &ToolCall) -> Option<ProcessId> {
+    let record = inner.store.process(call.process.as_ref()?).await.ok()??;
+    (record.sandbox == call.sandbox).then_some(record.id)
 }
 
 /// In pieces that fit into frames.

@@ -34,6 +34,8 @@ pub struct FakeAgent {
     pub most_unacknowledged: AtomicU64,
     /// The last one that was given after the configuration.
     pub lease: Mutex<Option<v1::Lease>>,
+    /// Where calls of tools go.
+    tools: Mutex<Option<Sender>>,
     configuration: Mutex<Option<v1::Configure>>,
     processes: Mutex<HashMap<String, Arc<FakeProcess>>>,
     died: Arc<Notify>,
@@ -70,6 +72,7 @@ impl FakeAgent {
             mute: AtomicBool::new(false),
             most_unacknowledged: AtomicU64::new(0),
             lease: Mutex::default(),
+            tools: Mutex::default(),
             configuration: Mutex::default(),
             processes: Mutex::default(),
             died: Arc::default(),
@@ -79,6 +82,19 @@ impl FakeAgent {
 
     pub fn configuration(&self) -> v1::Configure {
         self.configuration.lock().unwrap().clone().expect("configured")
+    }
+
+    /// Calls a tool in the name of a process, if anybody answers; whether it is one of this sandbox is not asked.
+    pub fn call_tool(&self, name: &str, process: &str) -> bool {
+        let tools = self.tools.lock().unwrap();
+        let Some(tools) = tools.as_ref() else { return false };
+        let call = v1::ToolCall {
+            call: 1,
+            name: name.as_bytes().to_vec(),
+            process: process.to_owned(),
+            ..v1::ToolCall::default()
+        };
+        tools.send(Frame { stream: 0, body: Some(Body::ToolCall(call)) }).is_ok()
     }
 
     pub fn known_processes(&self) -> usize {
@@ -258,6 +274,8 @@ impl FakeAgent {
                 *self.lease.lock().unwrap() = Some(lease);
                 reply(done());
             }
+            Body::ServeTools(_) => *self.tools.lock().unwrap() = Some(sender.clone()),
+            Body::ToolAnswer(_) => {}
             Body::Ping(_) => reply(Body::Pong(v1::Pong {})),
             other => panic!("not for this agent: {other:?}"),
         }

@@ -22,6 +22,8 @@ pub struct FakeBackend {
     /// The sandboxes that are paused; their agents answer all the same.
     pub paused: Mutex<HashSet<SandboxId>>,
     pub fail_start: AtomicBool,
+    /// The next stop fails.
+    pub fail_stop: AtomicBool,
     /// What happens when a sandbox has been started, and before it is stopped.
     pub on_start: Mutex<Option<Box<dyn Fn() + Send>>>,
     pub on_stop: Mutex<Option<Box<dyn Fn() + Send>>>,
@@ -47,6 +49,7 @@ impl FakeBackend {
             agents: Mutex::default(),
             paused: Mutex::default(),
             fail_start: AtomicBool::new(false),
+            fail_stop: AtomicBool::new(false),
             on_start: Mutex::default(),
             on_stop: Mutex::default(),
             probes: AtomicUsize::new(0),
@@ -161,6 +164,9 @@ impl Backend for FakeBackend {
     }
 
     async fn stop(&self, id: &SandboxId) -> Result<()> {
+        if self.fail_stop.swap(false, Ordering::Relaxed) {
+            return Err(Error::new(Code::LauncherFailed, "told to fail"));
+        }
         if let Some(act) = &*self.on_stop.lock().unwrap() {
             act();
         }

@@ -5,7 +5,7 @@ use belljar_engine::{AuditEntry, AuditQuery, AuditReader, AuditRecord, ProcessId
 use futures_util::{Stream, stream};
 
 use super::{Answers, Api};
-use crate::action::{self, Action};
+use crate::action::{self, Action, Target};
 use crate::call::Call;
 use crate::convert::{system_time, timestamp};
 use crate::problem::{Problem, Result};
@@ -48,11 +48,12 @@ impl Api {
     pub(super) fn put_on_record(&self, call: &Call, action: Action, target: &str, outcome: &str) {
         let mut about = call.about();
         // What was not found has only the name that it was asked for by.
-        if let (None, Ok(id)) = (&about.process, ProcessId::parse(target)) {
-            about.process = Some(id.as_str().to_owned());
-        } else if let (None, Ok(id)) = (&about.sandbox, SandboxId::parse(target)) {
-            about.sandbox = Some(id.as_str().to_owned());
-        } else if !target.is_empty() && about.sandbox.as_deref() != Some(target) {
+        let found = match action.target {
+            Target::Process => named(&mut about.process, ProcessId::parse(target).is_ok(), target),
+            Target::Sandbox => named(&mut about.sandbox, SandboxId::parse(target).is_ok(), target),
+            Target::Other => false,
+        };
+        if !found && !target.is_empty() {
             about.detail.insert("target".to_owned(), target.to_owned());
         }
         self.engine.audit().record(AuditEntry {
@@ -66,6 +67,14 @@ impl Api {
             request_id: call.request_id.clone(),
         });
     }
+}
+
+/// Whether the target is what the record is about; an id that nothing was found by is.
+fn named(about: &mut Option<String>, is_id: bool, target: &str) -> bool {
+    if is_id && about.is_none() {
+        *about = Some(target.to_owned());
+    }
+    about.as_deref() == Some(target)
 }
 
 fn records(reader: AuditReader) -> impl Stream<Item = Result<v1::AuditRecord>> + Send + 'static {

@@ -102,6 +102,10 @@ impl Conversation {
     }
 
     async fn hello(&mut self, hello: v1::CallbackHello) -> Result<()> {
+        // The first one came with the request, which was counted.
+        if self.served.is_some() {
+            self.api.ask_within(&self.call).await?;
+        }
         let target = hello.sandbox_id.clone();
         let (api, call) = (self.api.clone(), self.call.clone());
         let work = self.take_up(hello);
@@ -113,8 +117,7 @@ impl Conversation {
         let engine = self.api.engine(&self.call);
         let sandbox = engine.inspect(&hello.sandbox_id).await?;
         let id = &sandbox.id;
-        self.call.concerns(id);
-        self.call.belongs_to(&sandbox.tenant);
+        self.call.concerns(id, &sandbox.tenant);
         let tools: Vec<_> = hello.tools.iter().map(|tool| tool.name.as_str()).collect();
         self.call.note("tools", belljar_policy::shown(&tools.join(" ")));
         self.call.note("decides_connections", hello.decides_connections.to_string());

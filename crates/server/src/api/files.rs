@@ -15,10 +15,8 @@ const MAX_PAGE: u32 = 1000;
 
 impl Api {
     pub(super) async fn files(&self, call: &Call, sandbox: &str) -> Result<Files> {
-        let engine = self.engine(call);
-        let id = engine.identify(convert::required("sandbox", sandbox)?).await?;
-        call.concerns(&id);
-        Ok(engine.files(&id).await?)
+        let id = self.subject(call, sandbox).await?;
+        Ok(self.engine(call).files(&id).await?)
     }
 
     pub async fn stat_file(

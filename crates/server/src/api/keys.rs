@@ -22,10 +22,12 @@ impl Api {
     ) -> Result<v1::CreateKeyResponse> {
         let work = async {
             let new = self.new_key(call, &request).await?;
+            call.belongs_to(&new.tenant);
             let (info, secret) = self.engine(call).keys().create(new).await?;
+            call.note("key", &info.id);
             Ok(v1::CreateKeyResponse { key: Some(key(&info)), secret: secret.expose().to_owned() })
         };
-        self.act(call, action::MANAGE_KEYS, &request.name, work).await
+        self.act(call, action::CREATE_KEY, &request.name, work).await
     }
 
     pub async fn list_keys(
@@ -46,9 +48,11 @@ impl Api {
     pub async fn revoke_key(&self, call: &Call, request: v1::RevokeKeyRequest) -> Result<v1::Key> {
         let work = async {
             let id = required("key_id", &request.key_id)?;
-            Ok(key(&self.engine(call).keys().revoke(id).await?))
+            let revoked = self.engine(call).keys().revoke(id).await?;
+            call.belongs_to(&revoked.tenant);
+            Ok(key(&revoked))
         };
-        self.act(call, action::MANAGE_KEYS, &request.key_id, work).await
+        self.act(call, action::REVOKE_KEY, &request.key_id, work).await
     }
 
     async fn new_key(&self, call: &Call, request: &v1::CreateKeyRequest) -> Result<NewKey> {

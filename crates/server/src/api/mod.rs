@@ -28,12 +28,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use belljar_codes::Code;
-use belljar_engine::{Asker, Engine};
+use belljar_engine::{Asker, Engine, SandboxId, Scope};
 use futures_util::{Stream, StreamExt, stream};
 
 use crate::action::Action;
 use crate::call::Call;
 use crate::callbacks::Callbacks;
+use crate::convert::required;
+use crate::limit::Limits;
 use crate::measure;
 use crate::problem::{Problem, Result};
 use crate::status::Status;
@@ -50,6 +52,7 @@ pub struct Api {
     status: Arc<Status>,
     tokens: Arc<Tokens>,
     callbacks: Callbacks,
+    limits: Limits,
 }
 
 impl Api {
@@ -59,7 +62,8 @@ impl Api {
         let callbacks = Callbacks::default();
         engine.serve_tools(Arc::new(Tools::new(callbacks.clone())));
         engine.decide_networks(Arc::new(callbacks.clone()));
-        Self { engine, status, tokens, callbacks }
+        let limits = Limits::new(engine.clone());
+        Self { engine, status, tokens, callbacks, limits }
     }
 
     #[must_use]
@@ -78,16 +82,42 @@ impl Api {
         &self.engine
     }
 
+    /// How much callers may ask.
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Whether a caller whose request goes on may ask for one more thing within it, as a request of its own would.
+    pub(crate) async fn ask_within(&self, call: &Call) -> Result<()> {
+        match call.caller.is_admin() {
+            true => Ok(()),
+            false => self.limits.count(&call.caller.tenant()).await,
+        }
+    }
+
     pub(crate) fn tokens(&self) -> &Arc<Tokens> {
         &self.tokens
     }
 
     /// The engine as this caller sees it.
     fn engine(&self, call: &Call) -> Engine {
-        self.engine.scoped(call.caller.scope.clone()).asked_by(Asker {
+        self.engine_in(call, call.caller.scope.clone())
+    }
+
+    /// The engine as this caller sees it in the scope that was asked for.
+    fn engine_in(&self, call: &Call, scope: Scope) -> Engine {
+        self.engine.scoped(scope).asked_by(Asker {
             actor: call.caller.actor.to_string(),
             request_id: call.request_id.to_string(),
         })
+    }
+
+    /// The sandbox that a request is about.
+    async fn subject(&self, call: &Call, reference: &str) -> Result<SandboxId> {
+        let reference = required("sandbox", reference)?;
+        let (id, tenant) = self.engine(call).locate(reference).await?;
+        call.concerns(&id, &tenant);
+        Ok(id)
     }
 
     /// Answers that break off when the server is about to end, so that nobody keeps it from ending: who follows

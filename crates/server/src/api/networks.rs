@@ -18,8 +18,7 @@ impl Api {
     ) -> Result<v1::SandboxNetwork> {
         let work = async {
             let engine = self.engine(call);
-            let id = engine.identify(required("sandbox", &request.sandbox)?).await?;
-            call.concerns(&id);
+            let id = self.subject(call, &request.sandbox).await?;
             Ok(convert::sandbox_network(&id, &engine.network(id.as_str()).await?))
         };
         self.act(call, action::GET_NETWORK, &request.sandbox, work).await
@@ -32,8 +31,7 @@ impl Api {
     ) -> Result<v1::SandboxNetwork> {
         let work = async {
             let engine = self.engine(call);
-            let id = engine.identify(required("sandbox", &request.sandbox)?).await?;
-            call.concerns(&id);
+            let id = self.subject(call, &request.sandbox).await?;
             let change = convert::network_change(&call.caller, &request)?;
             Ok(convert::sandbox_network(&id, &engine.change_network(id.as_str(), change).await?))
         };
@@ -82,7 +80,7 @@ impl Api {
             let id = required("approval_id", &request.approval_id)?;
             let answer = convert::approval_answer(&request.answer)?;
             let answered = self.engine(call).answer_approval(id, answer).await?;
-            call.concerns(&answered.sandbox);
+            call.concerns(&answered.sandbox, &answered.tenant);
             Ok(convert::approval(&answered))
         };
         self.act(call, action::ANSWER_APPROVAL, &request.approval_id, work).await

@@ -19,6 +19,7 @@ impl Api {
         let work = async {
             let name = convert::policy_name(required("name", &request.name)?)?;
             let scope = call.caller.scope_for(request.tenant.as_deref())?;
+            call.belongs_to(&scope.tenant());
             let policy = convert::policy_layers(&call.caller, documents).await?;
             let kept = self.engine.scoped(scope).policies().put(&name, &policy).await?;
             convert::whole_policy(kept, policy).await
@@ -63,6 +64,7 @@ impl Api {
         let work = async {
             let name = convert::policy_name(required("name", &request.name)?)?;
             let scope = call.caller.scope_for(request.tenant.as_deref())?;
+            call.belongs_to(&scope.tenant());
             self.engine.scoped(scope).policies().remove(&name).await?;
             Ok(v1::RemovePolicyResponse {})
         };

@@ -35,8 +35,8 @@ impl Api {
             let valid = lifetime(&call.caller, request.expires_in_secs)?;
             let engine = self.engine(call);
             let port = ExposedPort { port: number(request.port)?, public: request.public };
-            let id = engine.expose(required("sandbox", &request.sandbox)?, port).await?;
-            call.concerns(&id);
+            let id = self.subject(call, &request.sandbox).await?;
+            engine.expose(id.as_str(), port).await?;
             call.note("port", port.port.to_string());
             call.note("public", port.public.to_string());
             let mut exposed = self.exposed(&id, port);
@@ -77,8 +77,7 @@ impl Api {
     ) -> Result<v1::HidePortResponse> {
         let work = async {
             let engine = self.engine(call);
-            let id = engine.identify(required("sandbox", &request.sandbox)?).await?;
-            call.concerns(&id);
+            let id = self.subject(call, &request.sandbox).await?;
             call.note("port", request.port.to_string());
             let was_shown = engine.hide(id.as_str(), number(request.port)?).await?;
             Ok(v1::HidePortResponse { was_shown })
@@ -96,8 +95,7 @@ impl Api {
         let target = first.sandbox.clone();
         let work = async {
             let engine = self.engine(call);
-            let id = engine.identify(required("sandbox", &first.sandbox)?).await?;
-            call.concerns(&id);
+            let id = self.subject(call, &first.sandbox).await?;
             call.note("port", first.port.to_string());
             let tunnel = engine.dial(id.as_str(), number(first.port)?).await?;
             let (reader, writer) = tokio::io::split(tunnel);

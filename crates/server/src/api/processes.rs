@@ -46,9 +46,8 @@ impl Api {
         let exec = convert::exec_request(command, None)?;
         note_program(call, command);
         let engine = self.engine(call);
-        let id = engine.identify(required("sandbox", sandbox)?).await?;
+        let id = self.subject(call, sandbox).await?;
         let process = Stage::Start.time(engine.exec(&id, exec)).await?;
-        call.concerns(&id);
         call.concerns_process(process.id());
         if let Some(input) = command.and_then(|command| command.input.clone()) {
             feed(process.control(), input);
@@ -124,7 +123,7 @@ impl Api {
         let engine = self.engine(call);
         note_program(call, command);
         let started = Stage::Start.time(engine.start(required("sandbox", sandbox)?, exec)).await?;
-        call.concerns(&started.process.sandbox);
+        call.concerns(&started.process.sandbox, &started.process.tenant);
         call.concerns_process(&started.process.id);
         let input = command.and_then(|command| command.input.clone());
         if let (Some(input), true) = (input, started.created) {
@@ -224,7 +223,7 @@ impl Api {
             let id = convert::process_id(&request.process_id)?;
             let grace = request.grace_secs.map(|value| seconds("grace_secs", value)).transpose()?;
             let known = engine.process(&id).await?;
-            call.concerns(&known.sandbox);
+            call.concerns(&known.sandbox, &known.tenant);
             // Cancelling what has ended is fine: it is what was wanted.
             if known.finished_at.is_none() {
                 let grace = grace.unwrap_or(DEFAULT_GRACE);
@@ -248,7 +247,8 @@ impl Api {
         let work = async {
             let id = convert::process_id(&request.process_id)?;
             let engine = self.engine(call);
-            call.concerns(&engine.process(&id).await?.sandbox);
+            let known = engine.process(&id).await?;
+            call.concerns(&known.sandbox, &known.tenant);
             call.note("signal", request.signal.to_string());
             engine.control(&id).await?.signal(request.signal).await?;
             Ok(v1::SignalProcessResponse {})
@@ -267,7 +267,8 @@ impl Api {
         let work = async {
             let id = convert::process_id(&first.process_id)?;
             let engine = self.engine(call);
-            call.concerns(&engine.process(&id).await?.sandbox);
+            let known = engine.process(&id).await?;
+            call.concerns(&known.sandbox, &known.tenant);
             let control = engine.control(&id).await?;
             let mut pieces = std::pin::pin!(stream::iter([Ok(first)]).chain(rest));
             let mut written = 0;

@@ -39,6 +39,7 @@ impl Api {
             let read: Vec<PathBuf> = request.read.iter().map(PathBuf::from).collect();
             let session = engine.session(session_request(call, &request).await?);
             let mut session = Stage::Create.time(session).await?;
+            call.concerns(&session.sandbox.id, &session.sandbox.tenant);
             if session.created {
                 measure::created();
             }

@@ -10,7 +10,7 @@ use futures_util::stream;
 use super::{Answers, Api};
 use crate::action;
 use crate::call::Call;
-use crate::convert::{self, required};
+use crate::convert;
 use crate::measure::{self, Stage};
 use crate::problem::{Problem, Result};
 
@@ -23,7 +23,8 @@ impl Api {
         let target = request.name.clone().unwrap_or_default();
         let work = async {
             let scope = call.caller.scope_for(request.tenant.as_deref())?;
-            let engine = self.engine.scoped(scope);
+            call.belongs_to(&scope.tenant());
+            let engine = self.engine_in(call, scope);
             let mut create = convert::create_request(&call.caller, &request).await?;
             create.idempotency_key.clone_from(&request.idempotency_key);
             let files = files(&request.files)?;
@@ -41,8 +42,7 @@ impl Api {
             } else {
                 (Stage::Create.time(engine.create(create)).await?, true)
             };
-            call.concerns(&sandbox.id);
-            call.belongs_to(&sandbox.tenant);
+            call.concerns(&sandbox.id, &sandbox.tenant);
             if created {
                 measure::created();
                 let written = write_files(&engine, &sandbox.id, &files).await;
@@ -99,11 +99,8 @@ impl Api {
         request: v1::DestroySandboxRequest,
     ) -> Result<v1::DestroySandboxResponse> {
         let work = async {
-            let sandbox = required("sandbox", &request.sandbox)?;
-            let engine = self.engine(call);
-            let id = engine.identify(sandbox).await?;
-            call.concerns(&id);
-            Stage::Destroy.time(engine.destroy(id.as_str())).await?;
+            let id = self.subject(call, &request.sandbox).await?;
+            Stage::Destroy.time(self.engine(call).destroy(id.as_str())).await?;
             Ok(v1::DestroySandboxResponse { sandbox_id: id.as_str().to_owned() })
         };
         self.act(call, action::DESTROY_SANDBOX, &request.sandbox, work).await
@@ -117,7 +114,7 @@ impl Api {
         let work = async {
             let lease = convert::lease(request.idle_timeout_secs, request.lease_secs)?;
             let sandbox = self.engine(call).extend(&request.sandbox, lease).await?;
-            call.concerns(&sandbox.id);
+            call.concerns(&sandbox.id, &sandbox.tenant);
             Ok(convert::sandbox(&sandbox))
         };
         self.act(call, action::EXTEND_SANDBOX, &request.sandbox, work).await
@@ -130,7 +127,7 @@ impl Api {
     ) -> Result<v1::Sandbox> {
         let work = async {
             let sandbox = self.engine(call).pause(&request.sandbox).await?;
-            call.concerns(&sandbox.id);
+            call.concerns(&sandbox.id, &sandbox.tenant);
             Ok(convert::sandbox(&sandbox))
         };
         self.act(call, action::PAUSE_SANDBOX, &request.sandbox, work).await
@@ -143,7 +140,7 @@ impl Api {
     ) -> Result<v1::Sandbox> {
         let work = async {
             let sandbox = self.engine(call).resume(&request.sandbox).await?;
-            call.concerns(&sandbox.id);
+            call.concerns(&sandbox.id, &sandbox.tenant);
             Ok(convert::sandbox(&sandbox))
         };
         self.act(call, action::RESUME_SANDBOX, &request.sandbox, work).await
@@ -212,7 +209,7 @@ impl Api {
         request: v1::ApplyLayerRequest,
     ) -> Result<v1::ApplyLayerResponse> {
         let work = async {
-            call.concerns(&self.engine(call).identify(&request.sandbox).await?);
+            self.subject(call, &request.sandbox).await?;
             let changes = self.engine(call).apply(&request.sandbox).await?;
             Ok(v1::ApplyLayerResponse {
                 changes: changes.iter().map(convert::layer_change).collect(),
@@ -227,7 +224,7 @@ impl Api {
         request: v1::DiscardLayerRequest,
     ) -> Result<v1::DiscardLayerResponse> {
         let work = async {
-            call.concerns(&self.engine(call).identify(&request.sandbox).await?);
+            self.subject(call, &request.sandbox).await?;
             let changes = self.engine(call).discard(&request.sandbox).await?;
             Ok(v1::DiscardLayerResponse {
                 changes: changes.iter().map(convert::layer_change).collect(),

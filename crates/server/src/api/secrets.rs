@@ -20,11 +20,11 @@ impl Api {
         let work = async {
             let name = SecretName::parse(required("name", &request.name)?)?;
             let value = SecretValue::new(request.value.as_str())?;
-            let tenant = tenant(request.tenant.as_deref())?;
+            let tenant = tenant(call, request.tenant.as_deref())?;
             let set = self.engine(call).secrets().set(tenant, &name, &value).await?;
             Ok(wire(&set))
         };
-        self.act(call, action::MANAGE_SECRETS, &request.name, work).await
+        self.act(call, action::SET_SECRET, &request.name, work).await
     }
 
     pub async fn list_secrets(
@@ -46,16 +46,20 @@ impl Api {
     ) -> Result<v1::RemoveSecretResponse> {
         let work = async {
             let name = SecretName::parse(required("name", &request.name)?)?;
-            let tenant = tenant(request.tenant.as_deref())?;
+            let tenant = tenant(call, request.tenant.as_deref())?;
             self.engine(call).secrets().remove(tenant, &name).await?;
             Ok(v1::RemoveSecretResponse {})
         };
-        self.act(call, action::MANAGE_SECRETS, &request.name, work).await
+        self.act(call, action::REMOVE_SECRET, &request.name, work).await
     }
 }
 
-fn tenant(text: Option<&str>) -> Result<Option<TenantId>> {
-    Ok(text.map(TenantId::parse).transpose()?)
+fn tenant(call: &Call, text: Option<&str>) -> Result<Option<TenantId>> {
+    let tenant = text.map(TenantId::parse).transpose()?;
+    if let Some(tenant) = &tenant {
+        call.belongs_to(tenant);
+    }
+    Ok(tenant)
 }
 
 fn wire(secret: &SecretInfo) -> v1::Secret {

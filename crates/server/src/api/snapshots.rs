@@ -20,8 +20,7 @@ impl Api {
     ) -> Result<v1::Snapshot> {
         let work = async {
             let engine = self.engine(call);
-            let id = engine.identify(required("sandbox", &request.sandbox)?).await?;
-            call.concerns(&id);
+            let id = self.subject(call, &request.sandbox).await?;
             let new = NewSnapshot {
                 name: request.name.as_deref().map(SandboxName::parse).transpose()?,
                 labels: request.labels.clone(),
@@ -78,8 +77,7 @@ impl Api {
             let create = convert::restored(&call.caller, &found, &wire).await?;
             let files = files(&wire.files)?;
             let sandbox = Stage::Create.time(snapshots.restore(&found.id, create)).await?;
-            call.concerns(&sandbox.id);
-            call.belongs_to(&sandbox.tenant);
+            call.concerns(&sandbox.id, &sandbox.tenant);
             measure::created();
             let engine = self.engine(call);
             let written = write_files(&engine, &sandbox.id, &files).await;
@@ -96,7 +94,9 @@ impl Api {
     ) -> Result<v1::RemoveSnapshotResponse> {
         let work = async {
             let reference = required("snapshot_id", &request.snapshot_id)?;
-            let snapshot_id = self.engine(call).snapshots().remove(reference).await?;
+            let snapshots = self.engine(call).snapshots();
+            call.belongs_to(&snapshots.get(reference).await?.tenant);
+            let snapshot_id = snapshots.remove(reference).await?;
             Ok(v1::RemoveSnapshotResponse { snapshot_id })
         };
         self.act(call, action::REMOVE_SNAPSHOT, &request.snapshot_id, work).await

@@ -18,10 +18,11 @@ impl Api {
     ) -> Result<v1::Tenant> {
         let work = async {
             let id = TenantId::parse(required("tenant", &request.tenant)?)?;
+            call.belongs_to(&id);
             let quotas = quotas(request.quotas.as_ref());
             Ok(tenant(&self.engine.tenants().create(id, quotas).await?, TenantUsage::default()))
         };
-        self.act(call, action::MANAGE_TENANTS, &request.tenant, work).await
+        self.act(call, action::CREATE_TENANT, &request.tenant, work).await
     }
 
     /// A tenant may look at itself; to look at others is the administrator's.
@@ -61,10 +62,11 @@ impl Api {
     ) -> Result<v1::Tenant> {
         let work = async {
             let id = TenantId::parse(required("tenant", &request.tenant)?)?;
+            call.belongs_to(&id);
             let quotas = quotas(request.quotas.as_ref());
             self.described(&self.engine.tenants().set(&id, quotas).await?).await
         };
-        self.act(call, action::MANAGE_TENANTS, &request.tenant, work).await
+        self.act(call, action::CHANGE_TENANT, &request.tenant, work).await
     }
 
     pub async fn remove_tenant(
@@ -74,10 +76,11 @@ impl Api {
     ) -> Result<v1::RemoveTenantResponse> {
         let work = async {
             let id = TenantId::parse(required("tenant", &request.tenant)?)?;
+            call.belongs_to(&id);
             self.engine.tenants().remove(&id).await?;
             Ok::<_, Problem>(v1::RemoveTenantResponse {})
         };
-        self.act(call, action::MANAGE_TENANTS, &request.tenant, work).await
+        self.act(call, action::REMOVE_TENANT, &request.tenant, work).await
     }
 
     async fn described(&self, found: &Tenant) -> Result<v1::Tenant> {

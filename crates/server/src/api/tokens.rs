@@ -36,8 +36,7 @@ impl Api {
             let valid = lifetime(&call.caller, request.expires_in_secs)?;
             let reference = required("sandbox", &request.sandbox)?;
             let sandbox = self.engine(call).inspect(reference).await?;
-            call.concerns(&sandbox.id);
-            call.belongs_to(&sandbox.tenant);
+            call.concerns(&sandbox.id, &sandbox.tenant);
             call.note("audience", audience.as_str());
             let Caller { permissions, key, .. } = &call.caller;
             let (tenant, id, key) = (&sandbox.tenant, &sandbox.id, key.as_deref());

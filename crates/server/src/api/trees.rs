@@ -43,7 +43,13 @@ impl Api {
         call: &Call,
         request: v1::SearchFilesRequest,
     ) -> Result<Answers<v1::SearchHit>> {
+        // Lines that are found are what files contain; names are what anybody sees who looks around.
+        let action = match request.content {
+            Some(_) => action::READ_FILE,
+            None => action::LOOK_AT_FILES,
+        };
         let work = async {
+            call.note("path", &request.path);
             let files = self.files(call, &request.sandbox).await?;
             let wanted = SearchRequest {
                 path: PathBuf::from(convert::required("path", &request.path)?),
@@ -61,7 +67,7 @@ impl Api {
             });
             Ok(self.until_stopped(hits))
         };
-        self.act(call, action::LOOK_AT_FILES, &request.sandbox, work).await
+        self.act(call, action, &request.sandbox, work).await
     }
 
     pub async fn read_archive(

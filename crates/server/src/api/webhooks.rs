@@ -35,7 +35,7 @@ impl Api {
             call.note("webhook", &made.id);
             Ok(wire(&made))
         };
-        self.act(call, action::MANAGE_WEBHOOKS, &request.url, work).await
+        self.act(call, action::CREATE_WEBHOOK, &request.url, work).await
     }
 
     pub async fn list_webhooks(
@@ -57,10 +57,14 @@ impl Api {
     ) -> Result<v1::RemoveWebhookResponse> {
         let work = async {
             let id = required("webhook_id", &request.webhook_id)?;
-            self.engine(call).webhooks().remove(id).await?;
+            let webhooks = self.engine(call).webhooks();
+            if let Some(tenant) = webhooks.get(id).await?.tenant {
+                call.belongs_to(&tenant);
+            }
+            webhooks.remove(id).await?;
             Ok(v1::RemoveWebhookResponse {})
         };
-        self.act(call, action::MANAGE_WEBHOOKS, &request.webhook_id, work).await
+        self.act(call, action::REMOVE_WEBHOOK, &request.webhook_id, work).await
     }
 }
 

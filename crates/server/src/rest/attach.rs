@@ -288,6 +288,7 @@ impl Attached {
     }
 
     async fn signal(&self, signal: i32) -> Result<()> {
+        self.api.ask_within(&self.call).await?;
         let request = v1::SignalProcessRequest { process_id: self.process_id.clone(), signal };
         self.api.signal_process(&self.call, request).await.map(drop)
     }

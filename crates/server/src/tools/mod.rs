@@ -154,16 +154,15 @@ impl ToolHost for Tools {
             ("by", by.to_owned()),
             ("ms", begun.elapsed().as_millis().to_string()),
         ];
-        engine.audit().record(AuditEntry {
+        let entry = AuditEntry {
             actor: format!("sandbox:{}", call.sandbox),
-            tenant: call.tenant.to_string(),
             action: "tool.call".to_owned(),
-            sandbox: Some(call.sandbox.to_string()),
             process: call.process.map(|process| process.to_string()),
             outcome: outcome.to_owned(),
             detail: detail.map(|(name, value)| (name.to_owned(), value)).into(),
             ..AuditEntry::default()
-        });
+        };
+        engine.audit().record_from_inside(&call.sandbox, &call.tenant, entry);
         result
     }
 
@@ -230,4 +229,38 @@ fn result_of(name: &str, output: Vec<u8>) -> Result<String> {
         return Ok(text.to_owned());
     }
     Ok(serde_json::Value::from(text).to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use belljar_engine::{AuditQuery, EngineOptions, TenantId};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn calls_have_a_share_of_the_audit_log() {
+        const FLOOD: usize = 4000;
+        let directory = tempfile::tempdir().unwrap();
+        let engine = Engine::open(EngineOptions::new(directory.path(), Vec::new())).await.unwrap();
+        let tools = Tools::new(Callbacks::default());
+        let call = ToolCall {
+            sandbox: SandboxId::parse("n001abcdefgh").unwrap(),
+            tenant: TenantId::parse("a").unwrap(),
+            name: "nothing".to_owned(),
+            arguments: String::new(),
+            process: None,
+        };
+        for _ in 0..FLOOD {
+            tools.call(&engine, call.clone()).await.unwrap_err();
+        }
+        let mut reader = engine.audit().query(AuditQuery::default()).await;
+        let mut records = Vec::new();
+        while let Some(record) = reader.next().await.unwrap() {
+            records.push(record.entry);
+        }
+        assert!((1..FLOOD).contains(&records.len()), "{}", records.len());
+        let first = &records[0];
+        assert_eq!((first.action.as_str(), first.tenant.as_str()), ("tool.call", "a"));
+        assert_eq!(first.sandbox.as_deref(), Some("n001abcdefgh"));
+    }
 }

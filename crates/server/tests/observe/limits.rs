@@ -1,6 +1,11 @@
 use belljar_api::v1;
-use belljar_engine::{NewKey, Quotas, Role, TenantId};
+use belljar_api::v1::callbacks_client::CallbacksClient;
+use belljar_engine::{CreateRequest, NewKey, Quotas, Role, Scope, TenantId};
+use futures_util::{SinkExt, StreamExt};
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 
+use crate::fake;
 use crate::support::{Server, bearing, code};
 
 async fn key(server: &Server, tenant: &str, rate: Option<u64>) -> String {
@@ -75,5 +80,76 @@ async fn an_address_that_sends_wrong_keys_is_throttled_and_on_record() {
         (record.actor.as_str(), record.outcome.as_str()),
         ("address:127.0.0.1", "unauthenticated")
     );
+    server.stop().await;
+}
+
+/// A sandbox of a tenant that may ask once a second.
+async fn of_slow(server: &Server) -> (String, String) {
+    let slow = key(server, "slow", Some(1)).await;
+    let tenant = Scope::Tenant(TenantId::parse("slow").unwrap());
+    let engine = server.setup.engine.scoped(tenant);
+    let sandbox = engine.create(CreateRequest::default()).await.unwrap();
+    (slow, sandbox.id.to_string())
+}
+
+async fn recorded(server: &Server, action: &str) -> usize {
+    let query = v1::QueryAuditRequest {
+        action: Some(action.to_owned()),
+        ..v1::QueryAuditRequest::default()
+    };
+    let mut records = server.system().query_audit(query).await.unwrap().into_inner();
+    let mut count = 0;
+    while records.message().await.unwrap().is_some() {
+        count += 1;
+    }
+    count
+}
+
+#[tokio::test]
+async fn hellos_in_one_conversation_count_as_requests() {
+    const SAID: usize = 200;
+    let server = Server::start().await;
+    let (slow, sandbox) = of_slow(&server).await;
+    let hello = v1::CallbackHello { sandbox_id: sandbox, ..v1::CallbackHello::default() };
+    let hello = v1::ClientCallback { hello: Some(hello), ..v1::ClientCallback::default() };
+    let said = futures_util::stream::iter(vec![hello; SAID]).chain(futures_util::stream::pending());
+    let mut client = CallbacksClient::new(server.channel());
+    let mut heard = client.serve(bearing(&slow, said)).await.unwrap().into_inner();
+    let mut ready = 0;
+    let end = loop {
+        match heard.message().await {
+            Ok(Some(_)) => ready += 1,
+            Ok(None) => panic!("ended without a word"),
+            Err(status) => break status,
+        }
+    };
+    assert_eq!(code(&end), "rate-limited");
+    assert!((1..SAID).contains(&ready), "{ready}");
+    assert_eq!(recorded(&server, "callback.serve").await, ready, "refusals are not on record");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn signals_in_one_conversation_count_as_requests() {
+    const SENT: usize = 200;
+    let server = Server::start().await;
+    let (slow, sandbox) = of_slow(&server).await;
+    let engine = &server.setup.engine;
+    let process = engine.start(&sandbox, fake::exec(&["stuck"])).await.unwrap();
+    let path = format!("ws://{}/v1/processes/{}/attach", server.address, process.process.id);
+    let mut request = path.into_client_request().unwrap();
+    request.headers_mut().insert("authorization", format!("Bearer {slow}").parse().unwrap());
+    let stream = tokio::net::TcpStream::connect(server.address).await.unwrap();
+    let (mut socket, _) = tokio_tungstenite::client_async(request, stream).await.unwrap();
+    for _ in 0..SENT {
+        socket.send(Message::Text(r#"{"signal": 10}"#.into())).await.unwrap();
+    }
+    let refused = loop {
+        if let Message::Text(text) = socket.next().await.unwrap().unwrap() {
+            break serde_json::from_str::<serde_json::Value>(&text).unwrap();
+        }
+    };
+    assert_eq!(refused["problem"]["code"], "rate-limited", "{refused}");
+    assert!(recorded(&server, "process.signal").await < SENT);
     server.stop().await;
 }

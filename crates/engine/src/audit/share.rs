@@ -1,0 +1,156 @@
+//! What sandboxes may add to the log by what happens inside them.
+//!
+//! The log is kept up to a size that all share, so whoever could write as much as it likes would push everybody's records
+//! out. Each sandbox has a share; what exceeds it is left out and counted. The next record that fits says how many are
+//! missing before it (`lost`), and one of its own says so where none comes any more.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use belljar_codes::Code;
+use belljar_policy::{SandboxId, TenantId};
+
+use super::{AuditEntry, AuditLog};
+
+/// Records that a sandbox may add in a second, and how many it may save up.
+const PER_SECOND: f64 = 50.0;
+pub(crate) const SAVED_UP: f64 = 2000.0;
+
+/// Shares beyond this number are looked through for those that are whole.
+const MANY: usize = 4096;
+
+/// What all sandboxes have left.
+#[derive(Debug, Default)]
+pub(super) struct Shares(Mutex<HashMap<SandboxId, Share>>);
+
+#[derive(Debug)]
+struct Share {
+    tenant: String,
+    left: f64,
+    at: Instant,
+    /// Records that were left out since the last one that was not.
+    lost: u64,
+}
+
+impl Shares {
+    /// Takes one record off a sandbox's share. `None`: it is used up; otherwise how many were left out before it.
+    fn take(&self, id: &SandboxId, tenant: &str, now: Instant) -> Option<u64> {
+        let mut shares = self.lock();
+        if shares.len() >= MANY {
+            // Something may be recorded after a sandbox was forgotten. A share that is whole is as good as none.
+            shares.retain(|_, share| share.lost > 0 || share.refilled(now) < SAVED_UP);
+        }
+        let full = || Share { tenant: tenant.to_owned(), left: SAVED_UP, at: now, lost: 0 };
+        let share = shares.entry(id.clone()).or_insert_with(full);
+        share.left = share.refilled(now);
+        share.at = now;
+        if share.left < 1.0 {
+            share.lost += 1;
+            return None;
+        }
+        share.left -= 1.0;
+        Some(std::mem::take(&mut share.lost))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<SandboxId, Share>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Share {
+    fn refilled(&self, now: Instant) -> f64 {
+        let passed = now.saturating_duration_since(self.at);
+        (self.left + passed.as_secs_f64() * PER_SECOND).min(SAVED_UP)
+    }
+}
+
+impl AuditLog {
+    /// Adds an entry that something inside a sandbox caused, if the sandbox's share allows it.
+    pub fn record_from_inside(
+        &self,
+        sandbox: &SandboxId,
+        tenant: &TenantId,
+        mut entry: AuditEntry,
+    ) {
+        let Some(lost) = self.shares.take(sandbox, tenant.as_str(), Instant::now()) else { return };
+        if lost > 0 {
+            entry.detail.insert("lost".to_owned(), lost.to_string());
+        }
+        self.record(AuditEntry {
+            tenant: tenant.to_string(),
+            sandbox: Some(sandbox.as_str().to_owned()),
+            ..entry
+        });
+    }
+
+    /// A sandbox is gone: what was left out at its end is counted here.
+    pub(crate) fn forget(&self, sandbox: &SandboxId) {
+        let share = self.shares.lock().remove(sandbox);
+        let Some(share) = share.filter(|share| share.lost > 0) else { return };
+        self.record(AuditEntry {
+            actor: super::writer::SELF.to_owned(),
+            tenant: share.tenant,
+            action: super::writer::LOST.to_owned(),
+            sandbox: Some(sandbox.as_str().to_owned()),
+            outcome: Code::RateLimited.as_str().to_owned(),
+            detail: BTreeMap::from([("records".to_owned(), share.lost.to_string())]),
+            ..AuditEntry::default()
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::AuditQuery;
+
+    #[test]
+    fn a_share_grows_back_and_one_sandbox_takes_nothing_from_another() {
+        let shares = Shares::default();
+        let one = SandboxId::parse("n001abcdefgh").unwrap();
+        let other = SandboxId::parse("n002abcdefgh").unwrap();
+        let start = Instant::now();
+        let take = |id, after_ms| shares.take(id, "a", start + Duration::from_millis(after_ms));
+        assert_eq!((0..3000).filter(|_| take(&one, 0).is_some()).count(), 2000);
+        assert_eq!(take(&other, 0), Some(0));
+        // One has come back, and it tells of those that were left out.
+        assert_eq!(take(&one, 20), Some(1000));
+        assert_eq!(take(&one, 20), None);
+        assert_eq!(take(&one, 60), Some(1));
+    }
+
+    #[tokio::test]
+    async fn what_was_left_out_is_counted_when_a_sandbox_goes() {
+        let directory = tempfile::tempdir().unwrap();
+        let log = AuditLog::of(directory.path());
+        let id = SandboxId::parse("n001abcdefgh").unwrap();
+        let tenant = TenantId::parse("a").unwrap();
+        let flood = SAVED_UP as usize * 2;
+        let begun = Instant::now();
+        for _ in 0..flood {
+            let entry = AuditEntry { action: "tool.call".to_owned(), ..AuditEntry::default() };
+            log.record_from_inside(&id, &tenant, entry);
+        }
+        let came_back = begun.elapsed().as_secs_f64() * PER_SECOND;
+        log.forget(&id);
+        log.forget(&id);
+        let mut reader = log.query(AuditQuery::default()).await;
+        let (mut written, mut lost, mut last) = (0, 0, None);
+        while let Some(record) = reader.next().await.unwrap() {
+            let entry = record.entry;
+            assert_eq!((entry.tenant.as_str(), entry.sandbox.as_deref()), ("a", Some(id.as_str())));
+            if entry.action == "tool.call" {
+                written += 1;
+                lost += entry.detail.get("lost").map_or(0, |lost| lost.parse::<usize>().unwrap());
+            }
+            last = Some(entry);
+        }
+        assert!(written as f64 <= SAVED_UP + came_back + 1.0, "{written}");
+        let last = last.unwrap();
+        assert_eq!((last.action.as_str(), last.outcome.as_str()), ("audit.lost", "rate-limited"));
+        assert_eq!(written + lost + last.detail["records"].parse::<usize>().unwrap(), flood);
+    }
+}
