@@ -288,6 +288,22 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn visitors_are_bounded_and_take_nothing_from_the_tenant() {
+        let directory = tempfile::tempdir().unwrap();
+        let limits = limits(directory.path()).await;
+        let (a, b) = (TenantId::default(), TenantId::parse("b").unwrap());
+        let mut visits: Vec<_> = (0..MAX_VISITS).map(|_| limits.visit(&a).unwrap()).collect();
+        assert_eq!(limits.visit(&a).unwrap_err().code, Code::RateLimited);
+        limits.visit(&b).unwrap();
+        limits.admit(&a).await.unwrap();
+        visits.pop();
+        visits.push(limits.visit(&a).unwrap());
+        assert!(limits.visit(&a).is_err());
+        drop(visits);
+        assert!(limits.visits().is_empty());
+    }
+
+    #[tokio::test]
     async fn each_tenant_has_its_own() {
         let directory = tempfile::tempdir().unwrap();
         let limits = limits(directory.path()).await;

@@ -257,6 +257,11 @@ mod tests {
         assert_eq!(got.headers()["cookie"], "mine=1");
         assert_eq!(got.headers()["authorization"], "Bearer ours");
         assert_eq!(got.uri(), "/a?b");
+        // Nobody's business but ours, also where the port is public.
+        for (name, value) in [("authorization", "Bearer bj_abc_def"), ("x-api-key", "bj_abc_def")] {
+            let got = inward(request("/", &[(name, value)]), &BY_NAME, false).unwrap();
+            assert!(!got.headers().contains_key(name), "{name}");
+        }
     }
 
     #[test]
