@@ -92,6 +92,12 @@ fn files_and_directories_are_copied_both_ways() {
     assert!(!place.path("back/pipe").exists());
     place.run(&["cp", "f:/tmp/a.txt", "."]).exits(0);
     assert_eq!(read("a.txt"), "a\n");
+    // With a slash it is a directory on either side, whether it was there or not.
+    place.run(&["cp", "f:/tmp/a.txt", "made/for/"]).exits(0);
+    assert_eq!(read("made/for/a.txt"), "a\n");
+    place.run(&["cp", "f:/tmp/tree", "made/too/"]).exits(0);
+    place.run(&["cp", "made/too/tree", "f:/tmp/made/"]).exits(0);
+    place.run(&["cp", "f:/tmp/made/tree/a.txt", "-"]).says("a\n").exits(0);
     place.run(&["cp", "f:/tmp/a.txt", "-"]).says("a\n").exits(0);
     place.run_input(&["cp", "-", "f:/tmp/in"], b"from standard input").exits(0);
     place.run(&["cp", "f:/tmp/in", "-"]).says("from standard input").exits(0);
