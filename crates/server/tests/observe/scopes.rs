@@ -19,7 +19,7 @@ async fn key(server: &Server, scopes: &[KeyScope]) -> String {
 }
 
 fn file() -> v1::FileContent {
-    v1::FileContent { path: "/tmp/x".to_owned(), content: "x".into(), ..Default::default() }
+    v1::FileContent { path: "/tmp/x".to_owned(), content: "x".into() }
 }
 
 #[tokio::test]
