@@ -1,6 +1,6 @@
 //! Processes in the SQLite store.
 
-use belljar_policy::{ProcessId, SandboxId};
+use belljar_policy::{ProcessId, SandboxId, TenantId};
 use rusqlite::{OptionalExtension, params};
 
 use super::events::{tell_end, tell_start};
@@ -45,6 +45,9 @@ pub(crate) trait ProcessStore: Send + Sync {
 
     /// Processes whose end is not recorded.
     async fn unfinished_processes(&self) -> Result<Vec<ProcessRecord>>;
+
+    /// Processes of a tenant that have ended, the latest first.
+    async fn ended_processes(&self, tenant: &TenantId) -> Result<Vec<ProcessId>>;
 }
 
 #[async_trait::async_trait]
@@ -181,6 +184,17 @@ impl ProcessStore for SqliteStore {
         let query = concat!(process_columns!(), " WHERE finished_at IS NULL");
         let mut statement = connection.prepare_cached(query).map_err(failed)?;
         let rows = statement.query_map([], process_from).map_err(failed)?;
+        rows.collect::<rusqlite::Result<_>>().map_err(failed)
+    }
+
+    async fn ended_processes(&self, tenant: &TenantId) -> Result<Vec<ProcessId>> {
+        let connection = self.lock();
+        let query = "SELECT id FROM processes WHERE tenant = ?1 AND finished_at IS NOT NULL
+                     ORDER BY finished_at DESC, started_at DESC, id";
+        let mut statement = connection.prepare_cached(query).map_err(failed)?;
+        let rows = statement
+            .query_map([tenant.as_str()], |row| parsed(row, 0, ProcessId::parse))
+            .map_err(failed)?;
         rows.collect::<rusqlite::Result<_>>().map_err(failed)
     }
 }
