@@ -8,8 +8,9 @@ use std::sync::atomic::Ordering;
 
 use belljar_codes::Code;
 use belljar_engine::{
-    Counts, CreateRequest, Event, EventKind, ProcessQuery, ProcessStatus, Quotas, SandboxQuery,
-    SandboxState, SessionRequest, Tenant, TenantId, TenantUsage,
+    Counts, CreateRequest, DEFAULT_VOLUME_TARGET, Event, EventKind, ProcessQuery, ProcessStatus,
+    Quotas, SandboxQuery, SandboxState, SessionRequest, Tenant, TenantId, TenantUsage,
+    VolumeRequest,
 };
 use belljar_policy::{Asked, Limits, SandboxName};
 use support::{Setup, exec, open_attending};
@@ -229,4 +230,26 @@ async fn logs_of_ended_processes_take_no_more_than_the_quota_for_disk() {
         let expected = if quota.is_some() { [0, length, length] } else { [length; 3] };
         assert_eq!(kept, expected);
     }
+}
+
+#[tokio::test]
+async fn a_tenant_has_a_bounded_number_of_volumes() {
+    let setup = Setup::new().await;
+    for number in 1..1000 {
+        let volume = setup.state().join("volumes/default").join(format!("v{number}"));
+        std::fs::create_dir_all(volume).unwrap();
+    }
+    let create = async |name: &str| {
+        let name = SandboxName::parse(name).unwrap();
+        let volume = VolumeRequest { name, target: DEFAULT_VOLUME_TARGET.into() };
+        let request = CreateRequest { volume: Some(volume), ..CreateRequest::default() };
+        setup.engine.create(request).await
+    };
+    create("last").await.unwrap();
+    let error = create("another").await.unwrap_err();
+    assert_eq!(error.code(), Code::QuotaExceeded);
+    assert!(error.remedy().is_some());
+    // Those that are there can be used.
+    create("last").await.unwrap();
+    create("v7").await.unwrap();
 }

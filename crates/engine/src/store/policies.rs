@@ -3,7 +3,7 @@
 use belljar_policy::TenantId;
 use belljar_policy::document::{Document, Layer};
 use belljar_policy::limits::format_bytes;
-use rusqlite::{OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::{Deserialize, Serialize};
 
 use super::SqliteStore;
@@ -20,8 +20,8 @@ const NOTE_EVERY_MS: i64 = 3_600_000;
 /// Versions of policies that are kept for one tenant, of all names together.
 const MAX_VERSIONS: u64 = 1000;
 
-/// What their documents may take together, each counted once.
-const MAX_BYTES: u64 = 256 << 20;
+/// With what their documents may take together, each counted once.
+const ROOM: Room = Room { versions: MAX_VERSIONS, bytes: 256 << 20 };
 
 /// Names of one tenant whose last version was removed, and of which that is remembered by name.
 const MAX_REMOVED: i64 = 1000;
@@ -41,6 +41,9 @@ pub(crate) trait PolicyStore: Send + Sync {
     async fn keep_documents(&self, digest: &str, layers: &str) -> Result<()>;
 
     async fn documents(&self, digest: &str) -> Result<Option<String>>;
+
+    /// Whether the tenant may keep one more version, whose documents take so many bytes.
+    async fn check_policy_room(&self, tenant: &TenantId, bytes: u64) -> Result<()>;
 
     /// Adds a version, unless the newest has this digest, or there are too many.
     async fn put_policy(&self, tenant: &TenantId, name: &str, digest: &str) -> Result<KeptPolicy>;
@@ -64,6 +67,13 @@ pub(crate) trait PolicyStore: Send + Sync {
         name: &str,
         version: Option<u32>,
     ) -> Result<bool>;
+}
+
+/// How much policies take.
+#[derive(Clone, Copy)]
+struct Room {
+    versions: u64,
+    bytes: u64,
 }
 
 /// A document as it is kept.
@@ -128,6 +138,10 @@ impl PolicyStore for SqliteStore {
             .map_err(failed)
     }
 
+    async fn check_policy_room(&self, tenant: &TenantId, bytes: u64) -> Result<()> {
+        Ok(check_room(&self.lock(), tenant, Room { versions: 1, bytes }, ROOM)?)
+    }
+
     async fn put_policy(&self, tenant: &TenantId, name: &str, digest: &str) -> Result<KeptPolicy> {
         let put = self.write(|change| {
             let newest: Option<(u32, Option<String>)> = change
@@ -147,7 +161,7 @@ impl PolicyStore for SqliteStore {
                          VALUES (?1, ?2, ?3, ?4, ?5)",
                         params![tenant.as_str(), name, version, digest, now_ms()],
                     )?;
-                    check_room(change, tenant, MAX_VERSIONS, MAX_BYTES)?;
+                    check_room(change, tenant, Room { versions: 0, bytes: 0 }, ROOM)?;
                     version
                 }
             };
@@ -223,24 +237,24 @@ impl PolicyStore for SqliteStore {
     }
 }
 
-/// Refuses the version that was just added if the tenant may not have it.
+/// Refuses what a tenant may not have, with so much more than there is.
 fn check_room(
-    change: &Change<'_>,
+    connection: &Connection,
     tenant: &TenantId,
-    most_versions: u64,
-    most_bytes: u64,
+    more: Room,
+    most: Room,
 ) -> Result<(), Fault> {
-    let (versions, bytes): (i64, i64) = change
+    let (versions, bytes): (i64, i64) = connection
         .prepare_cached(
             "SELECT (SELECT count(*) FROM policies WHERE tenant = ?1 AND digest IS NOT NULL),
              (SELECT coalesce(sum(octet_length(layers)), 0) FROM policy_documents
               WHERE digest IN (SELECT digest FROM policies WHERE tenant = ?1))",
         )?
         .query_row([tenant.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    let refused = if versions.unsigned_abs() > most_versions {
-        format!("tenant `{tenant}` keeps {most_versions} versions of policies already")
-    } else if bytes.unsigned_abs() > most_bytes {
-        let most = format_bytes(most_bytes);
+    let refused = if versions.unsigned_abs() + more.versions > most.versions {
+        format!("tenant `{tenant}` keeps {} versions of policies already", most.versions)
+    } else if bytes.unsigned_abs().saturating_add(more.bytes) > most.bytes {
+        let most = format_bytes(most.bytes);
         format!("the policies of tenant `{tenant}` would take more than {most} together")
     } else {
         return Ok(());
@@ -356,12 +370,16 @@ mod tests {
             store.put_policy(&one, name, digest).await.unwrap();
         }
         let room = |versions, bytes| {
-            let checked = store.write(|change| check_room(change, &one, versions, bytes));
+            let (more, most) = (Room { versions: 0, bytes: 0 }, Room { versions, bytes });
+            let checked = check_room(&store.lock(), &one, more, most);
             checked.map_err(|fault| Error::from(fault).to_string())
         };
         assert_eq!(room(3, 200), Ok(()));
         assert!(room(3, 199).unwrap_err().contains("more than 199"));
         assert!(room(2, 200).unwrap_err().contains("2 versions"));
+        store.check_policy_room(&one, ROOM.bytes - 200).await.unwrap();
+        let refused = store.check_policy_room(&one, ROOM.bytes - 199).await.unwrap_err();
+        assert_eq!(refused.code(), Code::QuotaExceeded);
     }
 
     #[tokio::test]
