@@ -15,7 +15,7 @@ use crate::backends::Backends;
 use crate::background::{Background, to_the_end};
 use crate::create::Life;
 use crate::destroy::{Gone, destroy, has_ended, reap};
-use crate::files::Files;
+use crate::files::{Files, Spools};
 use crate::live::Live;
 use crate::log::{LogReader, Offsets};
 use crate::network::decider::Deciding;
@@ -73,6 +73,8 @@ pub(crate) struct Inner {
     /// The processes that this engine attends to.
     pub(crate) attended: Arc<process::Registry>,
     pub(crate) turns: process::Turns,
+    /// Archives on their way in.
+    pub(crate) spools: Spools,
     /// How long records and logs of what has ended are kept.
     pub(crate) retention: Duration,
     /// Whether processes that nobody attends to are attended to by this engine.
@@ -112,6 +114,7 @@ impl Engine {
             audit,
             presence: Presence::new(directory.sessions()),
             policies: PolicyCache::default(),
+            spools: Spools::new(&directory.trash()),
             backends: Backends::new(options.backends, directory.root().join("probes.json")),
             directory,
             store,
@@ -454,7 +457,8 @@ impl Engine {
     pub async fn files(&self, id: &SandboxId) -> Result<Files> {
         self.visible(id).await?;
         let live = self.inner.live(id).await?;
-        let files = Files::new(live.connection(&self.inner).await?, &self.inner.directory.trash());
+        let spool = self.inner.spools.of(&live.tenant);
+        let files = Files::new(live.connection(&self.inner).await?, spool);
         Ok(match self.inner.policies.of(&self.inner, id).await? {
             None => files,
             Some(governed) => {

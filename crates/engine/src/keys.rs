@@ -22,6 +22,9 @@ const OWN_LENGTHS: std::ops::RangeInclusive<usize> = 16..=512;
 
 const MAX_NAME: usize = 100;
 
+/// Keys of one tenant, with those that were revoked or have expired and are still remembered.
+const MAX_KEYS: usize = 10_000;
+
 /// Using a key is noted at most this often.
 const NOTE_USE_EVERY: Duration = Duration::from_secs(60);
 
@@ -93,6 +96,7 @@ impl Keys {
     /// Makes a key. Its secret is told here and never again.
     pub async fn create(&self, key: NewKey) -> Result<(KeyInfo, Secret)> {
         self.check(&key).await?;
+        self.has_room(&key.tenant).await?;
         let id = random::token()[..ID_LENGTH].to_owned();
         let secret = Secret::new(format!("{PREFIX}_{id}_{}", Secret::random().expose()));
         let info = self.inner.store.add_key(&id, &key, &hash(secret.expose()), false).await?;
@@ -121,8 +125,20 @@ impl Keys {
             }
             return self.inner.store.change_key(&known.info.id, &key).await;
         }
+        self.has_room(&key.tenant).await?;
         let id = random::token()[..ID_LENGTH].to_owned();
         self.inner.store.add_key(&id, &key, &hash, true).await
+    }
+
+    async fn has_room(&self, tenant: &TenantId) -> Result<()> {
+        let keys = self.inner.store.keys().await?;
+        if keys.iter().filter(|key| key.tenant == *tenant).count() < MAX_KEYS {
+            return Ok(());
+        }
+        let message = format!("tenant `{tenant}` has {MAX_KEYS} keys already");
+        Err(Error::new(Code::QuotaExceeded, message).with_remedy(
+            "revoke those that are not used; revoked and expired ones are forgotten after some days",
+        ))
     }
 
     /// All keys in scope, oldest first, also those that no longer open anything.

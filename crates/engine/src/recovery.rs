@@ -15,6 +15,7 @@ use tokio::time::MissedTickBehavior;
 use crate::destroy::{self, Gone};
 use crate::engine::Inner;
 use crate::lock::FileLock;
+use crate::log::bound_logs;
 use crate::network::authority;
 use crate::process;
 use crate::sandbox::{expires_at_ms, hard_end_ms};
@@ -84,6 +85,9 @@ pub(crate) async fn sweep(inner: &Arc<Inner>) -> Result<()> {
         }
         inner.gates.prune_logs(inner.retention);
         authority::prune(inner).await?;
+    }
+    if inner.attends {
+        bound_logs(inner).await?;
     }
     remove_free_locks(inner)?;
     inner.store.maintain().await

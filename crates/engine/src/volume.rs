@@ -19,6 +19,9 @@ use crate::{Error, Result};
 /// Where a volume appears inside unless the caller says otherwise.
 pub const DEFAULT_VOLUME_TARGET: &str = "/storage";
 
+/// Volumes of one tenant: they outlive its sandboxes.
+const MAX_VOLUMES: usize = 1000;
+
 /// A volume that a sandbox is to have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeRequest {
@@ -43,7 +46,17 @@ pub(crate) fn resolve(
         )
         .with_remedy("give each a place of its own"));
     }
-    let path = directory(inner, tenant).join(request.name.as_str());
+    let volumes = directory(inner, tenant);
+    let path = volumes.join(request.name.as_str());
+    if !path.exists() && count(&volumes)? >= MAX_VOLUMES {
+        return Err(Error::new(
+            Code::QuotaExceeded,
+            format!("tenant `{tenant}` has {MAX_VOLUMES} volumes already"),
+        )
+        .with_remedy(
+            "use one that is there; the operator can remove them from the state directory",
+        ));
+    }
     DirBuilder::new()
         .recursive(true)
         .mode(0o700)
@@ -56,6 +69,14 @@ pub(crate) fn resolve(
         access: Access::ReadWrite,
         overlay: false,
     })
+}
+
+fn count(volumes: &Path) -> Result<usize> {
+    match std::fs::read_dir(volumes) {
+        Ok(entries) => Ok(entries.count()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(0),
+        Err(error) => Err(Error::state("list", volumes, error)),
+    }
 }
 
 /// What holds for a volume.

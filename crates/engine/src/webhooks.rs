@@ -19,6 +19,9 @@ const MAX_URL: usize = 2048;
 const MIN_SECRET: usize = 16;
 const MAX_SECRET: usize = 512;
 
+/// Webhooks of one tenant, and of those that are told of everybody's events. Each costs a look at every event.
+const MAX_WEBHOOKS: u64 = 100;
+
 /// A webhook to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewWebhook {
@@ -99,7 +102,7 @@ impl Webhooks {
             retry_at: None,
             error: None,
         };
-        self.inner.store.add_webhook(&webhook).await
+        self.inner.store.add_webhook(&webhook, MAX_WEBHOOKS).await
     }
 
     /// Those in scope, oldest first.
@@ -123,14 +126,17 @@ impl Webhooks {
         self.inner.store.remove_webhook(&webhook.id).await
     }
 
+    /// Whether anybody wants to be told of anything.
+    pub async fn any(&self) -> Result<bool> {
+        self.scope.administers()?;
+        self.inner.store.any_webhook().await
+    }
+
     /// For each webhook that may be tried now the next event that it has not been told of.
     pub async fn due(&self, now: SystemTime) -> Result<Vec<(Webhook, Event)>> {
         self.scope.administers()?;
         let mut due = Vec::new();
-        for webhook in self.inner.store.webhooks().await? {
-            if webhook.retry_at.is_some_and(|at| at > now) {
-                continue;
-            }
+        for webhook in self.inner.store.webhooks_behind(now).await? {
             if let Some(event) = self.inner.store.next_for(&webhook).await? {
                 due.push((webhook, event));
             }

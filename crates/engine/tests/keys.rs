@@ -141,3 +141,28 @@ async fn secrets_of_ones_own_are_keys_too() {
     let error = keys.add(&secret, key("default", Role::Tenant)).await.unwrap_err();
     assert_eq!(error.code(), Code::InvalidArgument, "a revoked secret stays revoked");
 }
+
+#[tokio::test]
+async fn a_tenant_has_a_bounded_number_of_keys() {
+    let setup = Setup::new().await;
+    setup.tenant("one").await;
+    let keys = setup.engine.keys();
+    let own = Secret::new("a secret that nobody guesses".replace(' ', "-"));
+    keys.add(&own, key("one", Role::Tenant)).await.unwrap();
+    let database = rusqlite::Connection::open(setup.state().join("belljar.db")).unwrap();
+    let many =
+        "WITH RECURSIVE number(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < 9998)
+                INSERT INTO keys (id, name, tenant, role, scopes, hash, own, created_at)
+                SELECT 'k' || n, 'many', 'one', 'tenant', '', zeroblob(32), 0, n FROM number";
+    database.execute(many, []).unwrap();
+    keys.create(key("one", Role::Tenant)).await.unwrap();
+    let error = keys.create(key("one", Role::Tenant)).await.unwrap_err();
+    assert_eq!(error.code(), Code::QuotaExceeded);
+    assert!(error.remedy().unwrap().contains("revoke"));
+    let another = Secret::new("another-one-that-nobody-guesses".to_owned());
+    let error = keys.add(&another, key("one", Role::Tenant)).await.unwrap_err();
+    assert_eq!(error.code(), Code::QuotaExceeded);
+    // One that is there already can be changed, and other tenants have room of their own.
+    keys.add(&own, key("one", Role::Tenant)).await.unwrap();
+    keys.create(key("default", Role::Admin)).await.unwrap();
+}

@@ -298,3 +298,27 @@ async fn recording_permits_everything_and_writes_it_down() {
     assert_eq!(records.len(), 2);
     assert_eq!(records[1].detail["verdict"], "allow");
 }
+
+#[tokio::test]
+async fn a_policy_that_is_one_too_many_leaves_nothing() {
+    let setup = Setup::new().await;
+    let policies = setup.engine.policies();
+    let database = rusqlite::Connection::open(setup.state().join("belljar.db")).unwrap();
+    let many =
+        "WITH RECURSIVE number(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < 1000)
+                INSERT INTO policies (tenant, name, version, digest, created_at)
+                SELECT 'default', 'many', n, 'digest ' || n, n FROM number";
+    database.execute(many, []).unwrap();
+    let (name, document) = ("web".parse().unwrap(), policy("name: web"));
+    let error = policies.put(&name, &document).await.unwrap_err();
+    assert_eq!(error.code(), Code::QuotaExceeded);
+    assert!(error.remedy().unwrap().contains("policy remove"));
+    let documents = || {
+        let count = "SELECT count(*) FROM policy_documents";
+        database.query_row(count, [], |row| row.get::<_, i64>(0)).unwrap()
+    };
+    assert_eq!(documents(), 0);
+    policies.remove(&"many@3".parse().unwrap()).await.unwrap();
+    assert_eq!(policies.put(&name, &document).await.unwrap().version, 1);
+    assert_eq!(documents(), 1);
+}

@@ -8,11 +8,12 @@ use std::sync::atomic::Ordering;
 
 use belljar_codes::Code;
 use belljar_engine::{
-    Counts, CreateRequest, Event, EventKind, ProcessQuery, Quotas, SandboxQuery, SandboxState,
-    SessionRequest, Tenant, TenantId, TenantUsage,
+    Counts, CreateRequest, DEFAULT_VOLUME_TARGET, Event, EventKind, ProcessQuery, ProcessStatus,
+    Quotas, SandboxQuery, SandboxState, SessionRequest, Tenant, TenantId, TenantUsage,
+    VolumeRequest,
 };
 use belljar_policy::{Asked, Limits, SandboxName};
-use support::{Setup, exec};
+use support::{Setup, exec, open_attending};
 
 fn id(name: &str) -> TenantId {
     TenantId::parse(name).unwrap()
@@ -192,4 +193,63 @@ async fn running_processes_are_counted() {
     first.signal(9).await.unwrap();
     first.wait().await.unwrap();
     one.exec(&sandbox.id, exec(&["true"])).await.unwrap().wait().await.unwrap();
+}
+
+#[tokio::test]
+async fn logs_of_ended_processes_take_no_more_than_the_quota_for_disk() {
+    let setup = Setup::new().await;
+    let (output, length) = ("x".repeat(4000), 4000);
+    let mut ran = Vec::new();
+    for name in ["one", "two"] {
+        let tenant = setup.tenant(name).await;
+        let sandbox = tenant.create(CreateRequest::default()).await.unwrap().id;
+        let mut processes = Vec::new();
+        for _ in 0..3 {
+            let started = tenant.start(sandbox.as_str(), exec(&["echo", &output])).await.unwrap();
+            tenant.wait(&started.process.id, None).await.unwrap();
+            processes.push(started.process.id);
+        }
+        ran.push((tenant, processes));
+    }
+    let quotas = Quotas { disk_bytes: Some(9000), ..Quotas::default() };
+    setup.engine.tenants().set(&id("one"), quotas).await.unwrap();
+    let server = open_attending(&setup.state(), &setup.backend).await;
+    for (tenant, processes) in ran {
+        let server = server.scoped(tenant.scope().clone());
+        let mut kept = Vec::new();
+        for process in &processes {
+            let info = server.process(process).await.unwrap();
+            assert_eq!((info.status, info.log.stdout), (ProcessStatus::Succeeded, length));
+            kept.push(length - info.kept_from.stdout);
+            // Who follows it is told of the end at once, whether or not the output is there.
+            let follower = server.follow(process, Default::default()).await.unwrap();
+            let (_, completed) = follower.collect(1 << 20).await.unwrap();
+            assert_eq!(completed.stdout.data.starts_with(b"xx"), kept.last() == Some(&length));
+        }
+        let quota = server.tenants().get(&tenant.scope().tenant()).await.unwrap().quotas.disk_bytes;
+        let expected = if quota.is_some() { [0, length, length] } else { [length; 3] };
+        assert_eq!(kept, expected);
+    }
+}
+
+#[tokio::test]
+async fn a_tenant_has_a_bounded_number_of_volumes() {
+    let setup = Setup::new().await;
+    for number in 1..1000 {
+        let volume = setup.state().join("volumes/default").join(format!("v{number}"));
+        std::fs::create_dir_all(volume).unwrap();
+    }
+    let create = async |name: &str| {
+        let name = SandboxName::parse(name).unwrap();
+        let volume = VolumeRequest { name, target: DEFAULT_VOLUME_TARGET.into() };
+        let request = CreateRequest { volume: Some(volume), ..CreateRequest::default() };
+        setup.engine.create(request).await
+    };
+    create("last").await.unwrap();
+    let error = create("another").await.unwrap_err();
+    assert_eq!(error.code(), Code::QuotaExceeded);
+    assert!(error.remedy().is_some());
+    // Those that are there can be used.
+    create("last").await.unwrap();
+    create("v7").await.unwrap();
 }

@@ -124,3 +124,33 @@ async fn addresses_are_checked() {
     let new = NewWebhook { secret: Some(Secret::new("given")), ..hook(&[]) };
     assert_eq!(setup.engine.webhooks().create(new).await.unwrap().secret.expose(), "given");
 }
+
+#[tokio::test]
+async fn a_tenant_has_a_bounded_number_of_webhooks() {
+    let setup = Setup::new().await;
+    let (one, two) = (setup.tenant("one").await.webhooks(), setup.tenant("two").await.webhooks());
+    let mut last = None;
+    for _ in 0..100 {
+        last = Some(one.create(hook(&[])).await.unwrap());
+    }
+    let error = one.create(hook(&[])).await.unwrap_err();
+    assert_eq!(error.code(), Code::QuotaExceeded);
+    assert!(error.remedy().is_some());
+    assert_eq!(one.list().await.unwrap().len(), 100);
+    // Those of others, and of the operator, are counted apart.
+    two.create(hook(&[])).await.unwrap();
+    setup.engine.webhooks().create(hook(&[])).await.unwrap();
+    one.remove(&last.unwrap().id).await.unwrap();
+    one.create(hook(&[])).await.unwrap();
+}
+
+#[tokio::test]
+async fn it_is_known_whether_there_are_webhooks() {
+    let setup = Setup::new().await;
+    let webhooks = setup.engine.webhooks();
+    assert!(!webhooks.any().await.unwrap());
+    let one = webhooks.create(hook(&[])).await.unwrap();
+    assert!(webhooks.any().await.unwrap());
+    webhooks.remove(&one.id).await.unwrap();
+    assert!(!webhooks.any().await.unwrap());
+}

@@ -189,6 +189,41 @@ fn a_run_is_collected_or_streamed() {
 }
 
 #[test]
+fn files_of_a_run_are_bounded_and_its_end_is_told() {
+    with_server(async |client| {
+        let run = async |command: &str, field: &str, files: Value| {
+            let session = json!({"name": "bounded"});
+            let run = json!({"session": session, "command": {"shell": command}, field: files});
+            client.post("/v1/run", &run).await
+        };
+        let file = json!({"path": "in", "content": "YQ=="});
+        for (field, each) in [("read", json!("in")), ("write", file.clone())] {
+            let refused = run("true", field, json!(vec![each; 1001])).await;
+            assert_eq!(refused.status, 400, "{refused:?}");
+            let message = refused.json()["message"].to_string();
+            assert!(message.contains("1001 files, more than 1000"), "{message}");
+        }
+        let with_files = json!({"files": vec![file.clone(); 1001]});
+        assert_eq!(client.post("/v1/sandboxes", &with_files).await.status, 400);
+        // Nothing was begun for them; so many are well.
+        assert_eq!(client.get("/v1/sandboxes").await.ok()["sandboxes"], json!([]));
+        run("test -e in", "write", json!(vec![file; 20])).await.ok();
+
+        let make = "for n in 1 2 3; do head -c 12000000 /dev/zero > /output/$n; done; exit 3";
+        let refused = run(make, "read", json!(["/output/1", "/output/2", "/output/3"])).await;
+        let problem = refused.json();
+        assert_eq!(problem["code"], "file-failed", "{problem}");
+        assert!(problem["message"].as_str().unwrap().contains("`/output/3`"), "{problem}");
+        assert!(problem["remedy"].as_str().unwrap().contains("exit status 3"), "{problem}");
+        let done = run("exit 4", "read", json!(["/output/1", "/output/2"])).await.ok();
+        assert_eq!(done["ended"]["result"]["exit_code"], 4);
+        let sizes = done["ended"]["files"].as_array().unwrap().iter();
+        let sizes: Vec<_> = sizes.map(|file| decoded(&file["content"]).len()).collect();
+        assert_eq!(sizes, [12_000_000; 2]);
+    });
+}
+
+#[test]
 fn processes_are_followed_and_acted_on() {
     with_server(async |client| {
         let id = client.create(json!({})).await;

@@ -26,6 +26,7 @@ use belljar_protocol::v1::{self, Root};
 pub use archive::{ArchiveFormat, ArchiveReader};
 pub use copy::{CopyOptions, CopyReport};
 pub use extract::{ExtractLimits, ExtractReport};
+pub(crate) use extract::{Shelf, Spools};
 pub use search::{Search, SearchHit, SearchRequest};
 pub use transfer::{FileReader, FileWatch, FileWriter, WatchEvent};
 
@@ -39,7 +40,7 @@ use crate::{Error, Result};
 pub struct Files {
     connection: Arc<Connection>,
     /// Where an archive that has to be looked at from its end is kept meanwhile, in a file without a name.
-    spool: Arc<Path>,
+    spool: Shelf,
     /// Asked before something changes.
     guard: Option<Arc<FileGuard>>,
 }
@@ -134,8 +135,8 @@ pub struct WriteOptions {
 }
 
 impl Files {
-    pub(crate) fn new(connection: Arc<Connection>, spool: &Path) -> Self {
-        Self { connection, spool: spool.into(), guard: None }
+    pub(crate) fn new(connection: Arc<Connection>, spool: Shelf) -> Self {
+        Self { connection, spool, guard: None }
     }
 
     /// With somebody who is asked before something changes.

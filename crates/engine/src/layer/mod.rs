@@ -114,7 +114,7 @@ impl Layer {
                 .with_remedy("create it with `--workspace DIR --workspace-mode overlay`")
         })?;
         let live = inner.live(&record.id).await?;
-        let files = Files::new(live.connection(inner).await?, &inner.directory.trash());
+        let files = Files::new(live.connection(inner).await?, inner.spools.of(&live.tenant));
         let path = PathBuf::from(OsString::from_vec(workspace.path.clone()));
         let directory = open_directory(&path, Access::ReadOnly)?;
         if (directory.device, directory.inode) != (workspace.device, workspace.inode) {

@@ -17,7 +17,8 @@ impl Extent {
     /// Reads the log's headers. `end`: where that is known, most of the log need not be read.
     pub(crate) fn of(directory: &Path, end: Option<Offsets>) -> io::Result<Self> {
         let numbers = segments(directory)?;
-        let rotated = numbers.first().is_some_and(|first| *first > 0);
+        // A log that is gone keeps nothing of what is known to have been in it.
+        let rotated = numbers.first().is_none_or(|first| *first > 0);
         let mut first: [Option<u64>; 2] = if rotated { [None; 2] } else { [Some(0); 2] };
         let mut last = Offsets::default();
         for number in numbers {

@@ -9,6 +9,7 @@
 //! Guarantees: at most one writer (the process's attendant); a crash leaves at most one torn record, at the very
 //! end, which the next writer cuts off and readers take for "not there yet". Not here: who may read a log.
 
+mod bound;
 mod extent;
 mod reader;
 mod writer;
@@ -19,6 +20,7 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 
+pub(crate) use bound::bound_logs;
 pub(crate) use extent::Extent;
 pub use reader::LogReader;
 pub(crate) use writer::LogWriter;

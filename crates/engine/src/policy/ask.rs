@@ -120,7 +120,7 @@ pub(crate) async fn permit_create(
     let context = creation(record, request);
     let question = Question { secrets, ..Question::new(QuestionKind::Create, context) };
     judge(&inner.audit, &governed, asker, question).await?.permitted()?;
-    keep(inner, policy).await
+    keep(inner, policy, None).await
 }
 
 fn creation(record: &SandboxRecord, request: &CreateRequest) -> Context {

@@ -16,6 +16,9 @@ use crate::{Error, Result, aside_if, store};
 /// Sandboxes and documents whose policies are kept ready; beyond, they are read again.
 const MAX_READY: usize = 4096;
 
+/// What the documents that are kept ready may take as text; ready, they take several times as much.
+const MAX_READY_BYTES: usize = 32 << 20;
+
 /// The name under which metadata and labels tell whose work a sandbox does.
 const AGENT_ID: &str = "agent_id";
 
@@ -53,6 +56,21 @@ pub(crate) struct Policies(Mutex<Ready>);
 struct Ready {
     sandboxes: HashMap<SandboxId, Option<Arc<Governed>>>,
     policies: HashMap<String, Arc<SandboxPolicy>>,
+    /// Of the text of the policies.
+    bytes: usize,
+}
+
+impl Ready {
+    fn keep_policy(&mut self, key: String, policy: &Arc<SandboxPolicy>, bytes: usize) {
+        let full = self.bytes.saturating_add(bytes) > MAX_READY_BYTES;
+        if full || self.policies.len() >= MAX_READY {
+            // Sandboxes hold on to their policies, so they go too.
+            *self = Self::default();
+        }
+        if self.policies.insert(key, Arc::clone(policy)).is_none() {
+            self.bytes += bytes;
+        }
+    }
 }
 
 impl Policies {
@@ -92,7 +110,8 @@ impl Policies {
         let digest = &reference.digest;
         let lost = || Error::new(Code::StateFailed, format!("the policy {digest} is not kept"));
         let text = inner.store.documents(digest).await?.ok_or_else(lost)?;
-        let long = text.len() > SandboxPolicy::SHORT;
+        let bytes = text.len();
+        let long = bytes > SandboxPolicy::SHORT;
         let compiled = aside_if(long, move || SandboxPolicy::new(store::read_layers(&text)?));
         let policy = compiled.await??;
         // What was kept must say what it said then.
@@ -101,11 +120,7 @@ impl Policies {
             return Err(Error::new(Code::StateFailed, message));
         }
         let policy = policy.known_as(reference);
-        let mut ready = self.lock();
-        if ready.policies.len() >= MAX_READY {
-            ready.policies.clear();
-        }
-        ready.policies.insert(key, Arc::clone(&policy));
+        self.lock().keep_policy(key, &policy, bytes);
         Ok(policy)
     }
 
@@ -115,5 +130,29 @@ impl Policies {
 
     fn lock(&self) -> MutexGuard<'_, Ready> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_ready_is_bounded_in_bytes() {
+        let policy = Arc::new(SandboxPolicy::recording());
+        let mut ready = Ready::default();
+        let sandbox = SandboxId::parse("n001abcdefgh").expect("an id");
+        ready.sandboxes.insert(sandbox, None);
+        ready.keep_policy("a".to_owned(), &policy, MAX_READY_BYTES / 2);
+        ready.keep_policy("b".to_owned(), &policy, MAX_READY_BYTES / 2);
+        ready.keep_policy("b".to_owned(), &policy, 0);
+        assert_eq!((ready.policies.len(), ready.sandboxes.len()), (2, 1));
+        ready.keep_policy("c".to_owned(), &policy, 1);
+        assert_eq!((ready.policies.len(), ready.sandboxes.len()), (1, 0));
+        assert_eq!(ready.bytes, 1);
+        // One that is too large for all is kept alone.
+        ready.keep_policy("d".to_owned(), &policy, 2 * MAX_READY_BYTES);
+        ready.keep_policy("e".to_owned(), &policy, 1);
+        assert_eq!((ready.policies.len(), ready.bytes), (1, 1));
     }
 }

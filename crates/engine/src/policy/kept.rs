@@ -36,8 +36,9 @@ impl Policies {
     /// Keeps a new version. One that says the same as the newest is not kept twice: the newest is returned.
     pub async fn put(&self, name: &PolicyName, policy: &Arc<SandboxPolicy>) -> Result<KeptPolicy> {
         self.scope.may_create()?;
-        super::keep(&self.inner, policy).await?;
-        self.inner.store.put_policy(&self.scope.tenant(), &name.name, &policy.digest).await
+        let tenant = self.scope.tenant();
+        super::keep(&self.inner, policy, Some(&tenant)).await?;
+        self.inner.store.put_policy(&tenant, &name.name, &policy.digest).await
     }
 
     /// One version with its documents.

@@ -1,6 +1,6 @@
 //! Processes in the SQLite store.
 
-use belljar_policy::{ProcessId, SandboxId};
+use belljar_policy::{ProcessId, SandboxId, TenantId};
 use rusqlite::{OptionalExtension, params};
 
 use super::events::{tell_end, tell_start};
@@ -48,6 +48,9 @@ pub(crate) trait ProcessStore: Send + Sync {
 
     /// Whether there is one of them in this sandbox.
     async fn runs(&self, sandbox: &SandboxId) -> Result<bool>;
+
+    /// Processes of a tenant that have ended, the latest first.
+    async fn ended_processes(&self, tenant: &TenantId) -> Result<Vec<ProcessId>>;
 }
 
 #[async_trait::async_trait]
@@ -195,5 +198,16 @@ impl ProcessStore for SqliteStore {
         let connection = self.lock();
         let mut statement = connection.prepare_cached(query).map_err(failed)?;
         statement.query_row([sandbox.as_str()], |row| row.get(0)).map_err(failed)
+    }
+
+    async fn ended_processes(&self, tenant: &TenantId) -> Result<Vec<ProcessId>> {
+        let connection = self.lock();
+        let query = "SELECT id FROM processes WHERE tenant = ?1 AND finished_at IS NOT NULL
+                     ORDER BY finished_at DESC, started_at DESC, id";
+        let mut statement = connection.prepare_cached(query).map_err(failed)?;
+        let rows = statement
+            .query_map([tenant.as_str()], |row| parsed(row, 0, ProcessId::parse))
+            .map_err(failed)?;
+        rows.collect::<rusqlite::Result<_>>().map_err(failed)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::SystemTime;
 
+use belljar_codes::Code;
 use belljar_policy::TenantId;
 use rusqlite::{OptionalExtension, Row, params};
 
@@ -10,12 +11,12 @@ use super::events::{COLUMNS as EVENT_COLUMNS, EventStore, event_from};
 use super::listing::Conditions;
 use super::rows::{invalid, parsed, unknown};
 use super::sqlite::{Fault, failed, to_integer};
-use crate::Result;
 use crate::events::{Event, EventKind};
 use crate::secret::Secret;
 use crate::tenants::not_found;
 use crate::time::{from_ms, to_ms};
 use crate::webhooks::Webhook;
+use crate::{Error, Result};
 
 const COLUMNS: &str =
     "SELECT id, tenant, url, secret, kinds, created_at, cursor, attempts, retry_at, error
@@ -29,10 +30,15 @@ const MAX_ERROR: usize = 500;
 
 #[async_trait::async_trait]
 pub(crate) trait WebhookStore: Send + Sync {
-    /// Adds a webhook whose first event is the next that happens.
-    async fn add_webhook(&self, webhook: &Webhook) -> Result<Webhook>;
+    /// Adds a webhook whose first event is the next that happens; at most `most` for each tenant.
+    async fn add_webhook(&self, webhook: &Webhook, most: u64) -> Result<Webhook>;
 
     async fn webhooks(&self) -> Result<Vec<Webhook>>;
+
+    /// Those that may be tried now and have not been told of everything, oldest first.
+    async fn webhooks_behind(&self, now: SystemTime) -> Result<Vec<Webhook>>;
+
+    async fn any_webhook(&self) -> Result<bool>;
 
     async fn remove_webhook(&self, id: &str) -> Result<()>;
 
@@ -47,7 +53,7 @@ pub(crate) trait WebhookStore: Send + Sync {
 
 #[async_trait::async_trait]
 impl WebhookStore for SqliteStore {
-    async fn add_webhook(&self, webhook: &Webhook) -> Result<Webhook> {
+    async fn add_webhook(&self, webhook: &Webhook, most: u64) -> Result<Webhook> {
         let kinds: Vec<_> = webhook.events.iter().map(|kind| kind.as_str()).collect();
         let added = self.write(|change| {
             let added = change.execute(
@@ -67,6 +73,12 @@ impl WebhookStore for SqliteStore {
                 let tenant = webhook.tenant.clone().unwrap_or_default();
                 return Err(Fault::Refused(not_found(&tenant)));
             }
+            let count: i64 = change
+                .prepare_cached("SELECT count(*) FROM webhooks WHERE tenant IS ?1")?
+                .query_row([webhook.tenant.as_ref().map(TenantId::as_str)], |row| row.get(0))?;
+            if count.unsigned_abs() > most {
+                return Err(Fault::Refused(too_many(webhook.tenant.as_ref(), most)));
+            }
             Ok(change
                 .prepare(&format!("{COLUMNS} WHERE id = ?1"))?
                 .query_row([&webhook.id], webhook_from)?)
@@ -81,6 +93,25 @@ impl WebhookStore for SqliteStore {
             .map_err(failed)?;
         let rows = statement.query_map([], webhook_from).map_err(failed)?;
         rows.collect::<rusqlite::Result<_>>().map_err(failed)
+    }
+
+    async fn webhooks_behind(&self, now: SystemTime) -> Result<Vec<Webhook>> {
+        let connection = self.lock();
+        let mut statement = connection
+            .prepare_cached(&format!(
+                "{COLUMNS} WHERE (retry_at IS NULL OR retry_at <= ?1)
+                 AND cursor < (SELECT coalesce(max(seq), 0) FROM events) ORDER BY created_at, id"
+            ))
+            .map_err(failed)?;
+        let rows = statement.query_map([to_ms(now)], webhook_from).map_err(failed)?;
+        rows.collect::<rusqlite::Result<_>>().map_err(failed)
+    }
+
+    async fn any_webhook(&self) -> Result<bool> {
+        self.lock()
+            .prepare_cached("SELECT EXISTS (SELECT 1 FROM webhooks)")
+            .and_then(|mut found| found.query_row([], |row| row.get(0)))
+            .map_err(failed)
     }
 
     async fn remove_webhook(&self, id: &str) -> Result<()> {
@@ -137,6 +168,12 @@ impl WebhookStore for SqliteStore {
         .map(drop)
         .map_err(failed)
     }
+}
+
+fn too_many(tenant: Option<&TenantId>, most: u64) -> Error {
+    let whose = tenant.map_or_else(|| "the operator".to_owned(), |id| format!("tenant `{id}`"));
+    Error::new(Code::QuotaExceeded, format!("{whose} has {most} webhooks already"))
+        .with_remedy("remove those that are not used, or let one be told of more")
 }
 
 fn shortened(error: &str) -> String {

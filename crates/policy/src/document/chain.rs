@@ -8,7 +8,7 @@
 mod glob;
 mod merge;
 
-use super::evaluate::{LayerRule, Policy};
+use super::evaluate::{LayerRule, Policy, check_together};
 use super::{Document, Refusal};
 
 /// Folders from the root to a workspace, `extends` counted.
@@ -43,11 +43,12 @@ pub struct Chain {
 
 impl Chain {
     /// # Errors
-    /// Where there is no document or there are too many.
+    /// Where there is no document, there are too many, or their patterns take too much together.
     pub fn new(layers: Vec<Layer>, inheritance: Inheritance) -> Result<Self, Refusal> {
         match layers.len() {
             0 => Err(Refusal::whole("there is no policy document", "name at least one")),
             1..=MAX_LEVELS => {
+                check_together(layers.iter().map(|layer| &layer.document))?;
                 let cuts = layers.iter().map(|layer| !layer.document.inherit).collect();
                 Ok(Self { layers, cuts, inheritance })
             }

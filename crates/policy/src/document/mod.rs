@@ -25,7 +25,7 @@ pub use cases::{Case, CaseResult, Cases, Expected, FlowCase};
 pub use chain::{Chain, Inheritance, Layer, MAX_LEVELS};
 pub use defaults::{Defaults, NetworkDefault};
 pub use diff::{Change, Effect, Subject, diff};
-pub use evaluate::{Context, Decision, Policy, Reason, Strategy};
+pub use evaluate::{Context, Decision, MAX_PATTERN_BYTES, Policy, Reason, Strategy};
 pub use explain::{Considered, Explanation};
 pub use extends::{MAX_EXTENDS, extended};
 pub use flow::{Flow, FlowDecision, FlowRules};
@@ -132,6 +132,7 @@ impl Document {
                 "join rules with `in` and `matches`",
             ));
         }
+        evaluate::check_together(std::iter::once(&document))?;
         Ok(document)
     }
 

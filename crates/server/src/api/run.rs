@@ -7,12 +7,15 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use belljar_api::v1;
+use belljar_codes::Code;
 use belljar_engine::{Engine, ProcessId, Session, SessionRequest};
+use belljar_policy::limits::format_bytes;
+use belljar_policy::shown;
 use futures_util::{Stream, StreamExt, stream};
 use tokio::sync::oneshot;
 
 use super::processes::outputs;
-use super::sandboxes::{files, write_files};
+use super::sandboxes::{MAX_FILES, files, too_many_files, write_files};
 use super::{Answers, Api};
 use crate::action;
 use crate::call::Call;
@@ -23,6 +26,8 @@ use crate::problem::{Problem, Result};
 
 /// What is brought back of one file.
 const MAX_READ: u64 = 16 << 20;
+/// What is brought back of all files: they go in one message, beside the output.
+const MAX_READ_TOGETHER: u64 = 32 << 20;
 
 impl Api {
     pub async fn run(
@@ -36,6 +41,10 @@ impl Api {
             refuse_beyond_scopes(&call.caller, &request)?;
             // Everything that can be wrong with the words is found before anything is made.
             convert::exec_request(request.command.as_ref(), None)?;
+            if request.read.len() > MAX_FILES {
+                return Err(too_many_files("read", request.read.len()));
+            }
+            files("write", &request.write)?;
             let read: Vec<PathBuf> = request.read.iter().map(PathBuf::from).collect();
             let session = engine.session(session_request(call, &request).await?);
             let mut session = Stage::Create.time(session).await?;
@@ -91,7 +100,7 @@ impl Api {
         request: &v1::RunRequest,
     ) -> Result<(v1::Process, usize)> {
         let sandbox = &session.sandbox.id;
-        write_files(engine, sandbox, &files(&request.write)?).await?;
+        write_files(engine, sandbox, &files("write", &request.write)?).await?;
         let key = request.idempotency_key.as_deref();
         self.begin(call, sandbox.as_str(), request.command.as_ref(), key).await
     }
@@ -184,9 +193,11 @@ impl Overseer {
     async fn gather(&self, engine: &Engine, session: &Session) -> Left {
         let sandbox = &session.sandbox.id;
         let mut files = Vec::new();
+        let mut left = MAX_READ_TOGETHER;
         for path in &self.read {
             let content = engine.read_file(sandbox, path, MAX_READ).await?;
             let path = path.to_string_lossy().into_owned();
+            left = left.checked_sub(content.len() as u64).ok_or_else(|| too_much(&path))?;
             files.push(v1::FileContent { path, content: content.into() });
         }
         let artifacts = match self.artifacts {
@@ -234,9 +245,30 @@ async fn finished(
     result: v1::ExecResponse,
     left: oneshot::Receiver<Left>,
 ) -> Result<v1::RunResponse> {
-    let (files, artifacts) = left.await.unwrap_or_else(|_| Ok(Default::default()))?;
+    let left = left.await.unwrap_or_else(|_| Ok(Default::default()));
+    let (files, artifacts) = left.map_err(|problem| after_the_end(problem, &result))?;
     let ended = v1::RunEnded { result: Some(result), files, artifacts };
     Ok(v1::RunResponse { ended: Some(ended), ..v1::RunResponse::default() })
+}
+
+fn too_much(path: &str) -> Problem {
+    let (path, most) = (shown(path), format_bytes(MAX_READ_TOGETHER));
+    let message =
+        format!("the files to read are larger than {most} together: `{path}` does not fit");
+    Problem::new(Code::FileFailed, message)
+        .with_remedy("read fewer, or keep the sandbox and copy them out")
+}
+
+/// What the command left cannot be told, but the command has ended, and nobody should run it again to learn how.
+fn after_the_end(mut problem: Problem, result: &v1::ExecResponse) -> Problem {
+    let (id, code) = (&result.process_id, result.exit_code);
+    let ended =
+        format!("the command ended with exit status {code}; `belljar logs {id}` shows its output");
+    problem.remedy = Some(match problem.remedy {
+        Some(remedy) => format!("{remedy}; {ended}"),
+        None => ended,
+    });
+    problem
 }
 
 /// The end of a process whose output was told before.

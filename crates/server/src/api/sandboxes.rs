@@ -27,7 +27,7 @@ impl Api {
             let engine = self.engine_in(call, scope);
             let mut create = convert::create_request(&call.caller, &request).await?;
             create.idempotency_key.clone_from(&request.idempotency_key);
-            let files = files(&request.files)?;
+            let files = files("files", &request.files)?;
             let (sandbox, created) = if request.get_or_create {
                 if create.name.is_none() {
                     return Err(Problem::new(
@@ -260,11 +260,24 @@ impl Wanted {
     }
 }
 
-/// The files that come with a request.
-pub(super) fn files(files: &[v1::FileContent]) -> Result<Vec<(&Path, &[u8])>> {
-    let pairs =
-        files.iter().map(|file| Ok((convert::path("files.path", &file.path)?, &file.content[..])));
-    pairs.collect()
+/// Files that come or go with one request, each by a call of its own; more are an archive.
+pub(super) const MAX_FILES: usize = 1000;
+
+/// The files that come with a request, in this field of it.
+pub(super) fn files<'a>(
+    field: &str,
+    files: &'a [v1::FileContent],
+) -> Result<Vec<(&'a Path, &'a [u8])>> {
+    if files.len() > MAX_FILES {
+        return Err(too_many_files(field, files.len()));
+    }
+    let name = format!("{field}.path");
+    files.iter().map(|file| Ok((convert::path(&name, &file.path)?, &file.content[..]))).collect()
+}
+
+pub(super) fn too_many_files(field: &str, count: usize) -> Problem {
+    Problem::invalid(format!("`{field}` names {count} files, more than {MAX_FILES}"))
+        .with_remedy("send or fetch them as an archive")
 }
 
 pub(super) async fn write_files(

@@ -75,7 +75,7 @@ impl Api {
             let found = snapshots.get(required("snapshot_id", &request.snapshot_id)?).await?;
             let wire = request.create.clone().unwrap_or_default();
             let create = convert::restored(&call.caller, &found, &wire).await?;
-            let files = files(&wire.files)?;
+            let files = files("files", &wire.files)?;
             let sandbox = Stage::Create.time(snapshots.restore(&found.id, create)).await?;
             call.concerns(&sandbox.id, &sandbox.tenant);
             measure::created();

@@ -1,13 +1,14 @@
 //! Tells webhooks of events.
 //!
-//! Each webhook is told one event after the other, in order; a slow one holds up nobody else. An event that could not be
+//! Each webhook is told one event after the other, in order; a slow one holds up nobody else, and many slow ones of one
+//! tenant hold up only each other. An event that could not be
 //! delivered is tried again, later and later, for three days. How far each has got is in the store, so that it goes on
 //! there after a restart; an event may then come twice, with the same `belljar-delivery`.
 
 mod address;
 mod send;
+mod slots;
 
-use std::collections::HashSet;
 use std::time::{Duration, SystemTime};
 
 use belljar_engine::{Engine, Event, Webhook};
@@ -15,9 +16,7 @@ use tokio::task::JoinSet;
 
 use send::Sender;
 pub(crate) use send::check;
-
-/// Webhooks that are talked to at the same time.
-const AT_ONCE: usize = 32;
+use slots::Slots;
 
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
@@ -36,20 +35,19 @@ pub(crate) async fn deliver(engine: Engine) {
     let sender = Sender::default();
     let mut events = engine.events(None);
     let mut under_way = JoinSet::new();
-    let mut busy = HashSet::new();
+    let mut busy = Slots::default();
     loop {
         let known = begin_due(&engine, &sender, &mut under_way, &mut busy).await;
         tokio::select! {
             Some(ended) = under_way.join_next(), if !under_way.is_empty() => {
                 match ended {
-                    Ok(id) => busy.remove::<String>(&id),
+                    Ok(id) => busy.free(&id),
                     Err(error) => {
                         tracing::error!(%error, "a delivery broke off");
                         busy.clear();
                         under_way.shutdown().await;
-                        true
                     }
-                };
+                }
             }
             // Where nobody wants to be told, events are nothing to wake up for.
             _ = events.next(), if known => tokio::time::sleep(GATHER).await,
@@ -63,7 +61,7 @@ async fn begin_due(
     engine: &Engine,
     sender: &Sender,
     under_way: &mut JoinSet<String>,
-    busy: &mut HashSet<String>,
+    busy: &mut Slots,
 ) -> bool {
     let webhooks = engine.webhooks();
     let due = match webhooks.due(SystemTime::now()).await {
@@ -74,11 +72,11 @@ async fn begin_due(
         }
     };
     for (webhook, event) in due {
-        if busy.len() < AT_ONCE && busy.insert(webhook.id.clone()) {
+        if busy.take(&webhook) {
             under_way.spawn(attempt(engine.clone(), sender.clone(), webhook, event));
         }
     }
-    !busy.is_empty() || webhooks.list().await.is_ok_and(|list| !list.is_empty())
+    webhooks.any().await.unwrap_or(false)
 }
 
 /// Tries once, and remembers how it went. Returns the webhook's id.

@@ -32,6 +32,7 @@ use belljar_codes::Code;
 use tokio::io::AsyncRead;
 
 pub use self::limits::ExtractLimits;
+pub(crate) use self::spool::{Shelf, Spools};
 
 use self::limits::Budget;
 use self::source::Source;

@@ -3,6 +3,7 @@
 //! Rules go by priority, highest first and otherwise in the order of writing; the first that matches counts, then the
 //! default. A field that the context lacks never matches. What cannot be evaluated is denied.
 
+mod built;
 mod compare;
 mod context;
 mod decide;
@@ -10,13 +11,16 @@ mod pattern;
 mod policy;
 mod strategy;
 mod text;
+mod together;
 mod translate;
 
 pub use context::Context;
 pub use decide::{Decision, Reason};
 pub use policy::Policy;
 pub use strategy::Strategy;
+pub use together::MAX_PATTERN_BYTES;
 
 pub(crate) use pattern::Pattern;
 pub(crate) use policy::{Compiled, LayerRule};
 pub(crate) use text::as_text;
+pub(crate) use together::check_together;

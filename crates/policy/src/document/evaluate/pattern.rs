@@ -3,29 +3,33 @@
 //! Matching is linear in the text. Patterns are judged when the document is read and built when first asked, since
 //! most rules of a large document are never reached.
 
-use std::sync::OnceLock;
-
 use belljar_codes::Code;
-use regex::{Regex, RegexBuilder};
 use regex_syntax::ParserBuilder;
-use regex_syntax::hir::{Hir, HirKind};
+use regex_syntax::hir::{Class, Hir, HirKind};
 
+use super::built::Slot;
 use super::translate::translate;
 use crate::{Invalid, shown};
 
 const MAX_PATTERN: usize = 4096;
-const MAX_NESTING: u32 = 64;
+pub(super) const MAX_NESTING: u32 = 64;
 /// Literals, ranges and repetitions multiplied out.
 const MAX_COST: u64 = 20_000;
-/// What a pattern of the greatest cost stays below with room to spare.
-const MAX_PROGRAM: usize = 16 << 20;
+
+/// What the smallest pattern takes once it was asked. Most of it is room to match in.
+const BUILT_BYTES: u64 = 64 << 10;
+/// What each literal, range and repetition takes in addition; measured.
+const BYTES_EACH: u64 = 128;
+/// Beyond ASCII even one range is several sequences of bytes.
+const BEYOND_ASCII: u64 = 8;
 
 #[derive(Debug)]
 pub(crate) struct Pattern {
     translated: String,
     /// A pattern that is plain text needs no automaton.
     literal: Option<String>,
-    built: OnceLock<Option<Regex>>,
+    bytes: u64,
+    built: Slot,
 }
 
 impl Pattern {
@@ -48,14 +52,25 @@ impl Pattern {
             .build()
             .parse(&translated)
             .map_err(|_| refuse("is malformed"))?;
-        if cost(&parsed) > MAX_COST {
+        if Measure::COST.of(&parsed) > MAX_COST {
             return Err(refuse("costs too much: its repetitions multiply"));
         }
         let literal = match parsed.kind() {
             HirKind::Literal(literal) => String::from_utf8(literal.0.to_vec()).ok(),
             _ => None,
         };
-        Ok(Self { translated, literal, built: OnceLock::new() })
+        let bytes = match literal {
+            Some(_) => 0,
+            None => {
+                Measure::SIZE.of(&parsed).saturating_mul(BYTES_EACH).saturating_add(BUILT_BYTES)
+            }
+        };
+        Ok(Self { translated, literal, bytes, built: Slot::default() })
+    }
+
+    /// About what it takes in memory once it is built.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// Whether the pattern occurs in `text`; `None` where it cannot be built, which its cost should have excluded.
@@ -63,30 +78,42 @@ impl Pattern {
         if let Some(literal) = &self.literal {
             return Some(text.contains(literal.as_str()));
         }
-        let built = self.built.get_or_init(|| {
-            RegexBuilder::new(&self.translated)
-                .size_limit(MAX_PROGRAM)
-                .nest_limit(2 * MAX_NESTING)
-                .build()
-                .ok()
-        });
-        Some(built.as_ref()?.is_match(text))
+        Some(self.built.get(&self.translated, self.bytes)?.is_match(text))
     }
 }
 
-fn cost(hir: &Hir) -> u64 {
-    match hir.kind() {
-        HirKind::Empty | HirKind::Look(_) => 1,
-        HirKind::Literal(literal) => literal.0.len() as u64,
-        HirKind::Class(regex_syntax::hir::Class::Unicode(class)) => class.ranges().len() as u64,
-        HirKind::Class(regex_syntax::hir::Class::Bytes(class)) => class.ranges().len() as u64,
-        HirKind::Repetition(repetition) => {
-            let times = u64::from(repetition.max.unwrap_or(repetition.min.saturating_add(1)));
-            times.max(1).saturating_mul(cost(&repetition.sub))
-        }
-        HirKind::Capture(capture) => cost(&capture.sub),
-        HirKind::Concat(parts) | HirKind::Alternation(parts) => {
-            parts.iter().map(cost).fold(0, u64::saturating_add)
+/// How parts of a pattern are counted.
+struct Measure {
+    /// For a class that goes beyond ASCII, a group, and what may be left out.
+    beyond_ascii: u64,
+    group: u64,
+    optional: u64,
+}
+
+impl Measure {
+    /// As documents have always been judged.
+    const COST: Self = Self { beyond_ascii: 0, group: 0, optional: 0 };
+    /// Closer to what is built of it.
+    const SIZE: Self = Self { beyond_ascii: BEYOND_ASCII, group: 2, optional: 1 };
+
+    fn of(&self, hir: &Hir) -> u64 {
+        match hir.kind() {
+            HirKind::Empty | HirKind::Look(_) => 1,
+            HirKind::Literal(literal) => literal.0.len() as u64,
+            HirKind::Class(Class::Unicode(class)) => {
+                let beyond = class.ranges().last().is_some_and(|range| !range.end().is_ascii());
+                let more = if beyond { self.beyond_ascii } else { 0 };
+                (class.ranges().len() as u64).saturating_add(more)
+            }
+            HirKind::Class(Class::Bytes(class)) => class.ranges().len() as u64,
+            HirKind::Repetition(repetition) => {
+                let times = u64::from(repetition.max.unwrap_or(repetition.min.saturating_add(1)));
+                times.max(1).saturating_mul(self.of(&repetition.sub).saturating_add(self.optional))
+            }
+            HirKind::Capture(capture) => self.of(&capture.sub).saturating_add(self.group),
+            HirKind::Concat(parts) | HirKind::Alternation(parts) => {
+                parts.iter().map(|part| self.of(part)).fold(0, u64::saturating_add)
+            }
         }
     }
 }

@@ -5,6 +5,7 @@ mod changes;
 mod decide;
 mod flows;
 mod parse;
+mod patterns;
 mod properties;
 
 use super::{Context, Document, Format};

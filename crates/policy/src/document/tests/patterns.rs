@@ -1,0 +1,55 @@
+use super::*;
+use crate::document::{Chain, Document, Inheritance, Layer, Policy, Refusal};
+
+/// Rules that each have a pattern of their own.
+fn rules(numbers: std::ops::Range<usize>, pattern: &str) -> String {
+    let rule = |number: usize| {
+        let value = pattern.replace('N', &number.to_string());
+        format!(
+            "- {{name: r{number}, condition: {{field: x, operator: matches, value: '{value}'}}, action: deny}}\n"
+        )
+    };
+    format!("rules:\n{}", numbers.map(rule).collect::<String>())
+}
+
+fn parsed(text: &str) -> Result<Document, Refusal> {
+    Document::parse(text, Format::Yaml)
+}
+
+#[test]
+fn patterns_are_bounded_together() {
+    let refused = parsed(&rules(0..100, r"\w{25}xN")).unwrap_err();
+    assert!(refused.message.contains("more than 128 MiB of memory"), "{refused}");
+    assert!(refused.remedy.contains('|'), "{refused:?}");
+    assert!(parsed(&rules(0..4000, "^xN[a-z]+$")).is_err());
+    // As many as documents of people have, also of the greatest cost.
+    assert!(parsed(&rules(0..1500, "^xN[a-z]+$")).is_ok());
+    assert!(parsed(&rules(0..40, r"\w{25}xN")).is_ok());
+    // The same pattern is built once, and plain text never.
+    assert!(parsed(&rules(0..4000, r"\w{25}x")).is_ok());
+    assert!(parsed(&rules(0..4000, "plain N")).is_ok());
+}
+
+#[test]
+fn patterns_of_documents_that_build_on_each_other_are_bounded_together() {
+    let layer = |origin: &str, numbers| {
+        let document = parsed(&rules(numbers, r"\w{25}xN")).unwrap();
+        Layer { origin: origin.to_owned(), document }
+    };
+    let chain = |second| {
+        Chain::new(vec![layer("above", 0..40), layer("below", second)], Inheritance::DeniesStay)
+    };
+    assert!(chain(40..80).unwrap_err().message.contains("together"));
+    assert!(chain(40..45).is_ok());
+    assert!(chain(0..40).is_ok(), "the same ones");
+}
+
+#[test]
+fn the_greatest_pattern_can_be_built() {
+    // Each close to the greatest cost, and of a kind of its own.
+    for pattern in [r"\w{25}x", r"(?i)[a-z]{4900}", ".{9900}x", "(a?){19900}", r"\d{250}"] {
+        let policy = Policy::new(&parsed(&rules(0..1, pattern)).expect(pattern));
+        let decision = policy.decide(&context(r#"{"x": "no such text"}"#));
+        assert_eq!(decision.permits(), pattern != "(a?){19900}", "{pattern}: {decision:?}");
+    }
+}

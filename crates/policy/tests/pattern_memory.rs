@@ -1,0 +1,47 @@
+//! What the patterns of policies take, measured: in a process of its own.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail the test")]
+
+use std::fmt::Write as _;
+
+use belljar_policy::document::{Context, Document, Format, MAX_PATTERN_BYTES, Policy};
+
+/// Of this process, in bytes.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+}
+
+/// Rules of a document that each have a pattern of their own.
+fn document(pattern: &str, rules: usize) -> Option<Document> {
+    let mut text = "rules:\n".to_owned();
+    for number in 0..rules {
+        let value = pattern.replace('N', &number.to_string());
+        let condition = format!("{{field: x, operator: matches, value: '{value}'}}");
+        writeln!(text, "- {{name: r{number}, condition: {condition}, action: deny}}").unwrap();
+    }
+    Document::parse(&text, Format::Yaml).ok()
+}
+
+#[test]
+fn policies_at_the_limit_take_what_was_counted() {
+    let context = Context::new().with("x", "äbc 12 no such text");
+    let begin = resident();
+    let mut kept = Vec::new();
+    // As many of each kind as there may be.
+    for (pattern, rules) in [("[a-z] [N5]$", 2000), (r"\w{25}xN", 52), (r".{300}xN", 272)] {
+        assert!(document(pattern, rules + rules / 20).is_none(), "more {pattern} would fit");
+        let policy = Policy::new(&document(pattern, rules).expect(pattern));
+        assert!(policy.decide(&context).permits(), "nothing matches {pattern}");
+        kept.push(policy);
+        let taken = resident().saturating_sub(begin);
+        // What is built of all together is bounded by twice what one document may have.
+        assert!(taken < 3 * MAX_PATTERN_BYTES, "{pattern}: {taken}");
+    }
+    for policy in &kept {
+        assert!(policy.decide(&context).permits(), "what had to go is built again");
+    }
+    let taken = resident().saturating_sub(begin);
+    assert!(taken < 3 * MAX_PATTERN_BYTES, "{taken}");
+}
