@@ -5,6 +5,7 @@
 use std::fmt::Write as _;
 
 use belljar_policy::document::{Context, Document, Format, MAX_PATTERN_BYTES, Policy};
+use belljar_policy::json_schema::Schema;
 
 /// Of this process, in bytes.
 fn resident() -> u64 {
@@ -22,6 +23,28 @@ fn document(pattern: &str, rules: usize) -> Option<Document> {
         writeln!(text, "- {{name: r{number}, condition: {condition}, action: deny}}").unwrap();
     }
     Document::parse(&text, Format::Yaml).ok()
+}
+
+/// A schema of a tool with as many patterns as it may have.
+fn schema(number: usize) -> Schema {
+    let pattern =
+        |index: usize| serde_json::json!({"pattern": format!(r"\w{{25}}x{number}y{index}")});
+    let any: Vec<_> = (0..64).map(pattern).collect();
+    Schema::new(serde_json::json!({"anyOf": any})).unwrap()
+}
+
+#[test]
+fn schemas_of_tools_take_no_more_than_that_either() {
+    let begin = resident();
+    // Alone, each would take about 128 MiB.
+    let schemas: Vec<_> = (0..6).map(schema).collect();
+    for (number, schema) in schemas.iter().enumerate() {
+        let word = "w".repeat(25);
+        assert!(schema.check(&format!("{word}x{number}y7").into()).is_ok());
+        assert!(schema.check(&format!("{word}x{number}z7").into()).is_err());
+    }
+    let taken = resident().saturating_sub(begin);
+    assert!(taken < 3 * MAX_PATTERN_BYTES, "{taken}");
 }
 
 #[test]

@@ -196,8 +196,9 @@ impl<'a> Walk<'a> {
         }
         let pattern = schema.get("pattern").and_then(Value::as_str);
         if let Some(pattern) = pattern {
-            // Every pattern was compiled when the schema was looked through.
-            let fits = self.schema.patterns.get(pattern).is_some_and(|regex| regex.is_match(value));
+            // Every pattern was found when the schema was looked through.
+            let pattern_of = self.schema.patterns.get(pattern);
+            let fits = pattern_of.and_then(|pattern| pattern.occurs_in(value)) == Some(true);
             if !fits {
                 return no(place, &format!("does not match `{}`", crate::shown(pattern)));
             }

@@ -1,11 +1,12 @@
 //! A schema is looked through before it is used.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use regex::{Regex, RegexBuilder};
 use serde_json::{Map, Value};
 
 use super::referred;
+use crate::document::Pattern;
 
 /// Keywords that describe and check nothing.
 const DESCRIPTIVE: [&str; 18] = [
@@ -31,8 +32,8 @@ const DESCRIPTIVE: [&str; 18] = [
 
 const TYPES: [&str; 7] = ["array", "boolean", "integer", "null", "number", "object", "string"];
 
-/// Bytes that a compiled pattern may take.
-const MAX_PATTERN: usize = 1 << 20;
+/// Bytes of a pattern.
+const MAX_PATTERN: usize = 4096;
 /// Patterns of one schema.
 const MAX_PATTERNS: usize = 64;
 /// A schema in a schema in a schema.
@@ -42,7 +43,7 @@ pub(super) fn look_through(
     root: &Value,
     schema: &Value,
     place: &str,
-    patterns: &mut HashMap<String, Regex>,
+    patterns: &mut HashMap<String, Arc<Pattern>>,
 ) -> Result<(), String> {
     let schema = match schema {
         Value::Bool(_) => return Ok(()),
@@ -137,7 +138,7 @@ fn types(value: &Value, place: &str) -> Result<(), String> {
 fn pattern(
     value: &Value,
     place: &str,
-    patterns: &mut HashMap<String, Regex>,
+    patterns: &mut HashMap<String, Arc<Pattern>>,
 ) -> Result<(), String> {
     let Some(text) = value.as_str() else { return Err(at(place, "is not text")) };
     if patterns.contains_key(text) {
@@ -146,8 +147,12 @@ fn pattern(
     if patterns.len() >= MAX_PATTERNS {
         return Err(at(place, "is one pattern too many"));
     }
-    let regex = RegexBuilder::new(text).size_limit(MAX_PATTERN).build();
-    let regex = regex.map_err(|_| at(place, "is not a regular expression without look-around"))?;
-    patterns.insert(text.to_owned(), regex);
+    if text.len() > MAX_PATTERN {
+        return Err(at(place, "is too long"));
+    }
+    let pattern = Pattern::as_written(text.to_owned()).map_err(|reason| {
+        at(place, &format!("is not a regular expression without look-around: it {reason}"))
+    })?;
+    patterns.insert(text.to_owned(), Arc::new(pattern));
     Ok(())
 }

@@ -11,15 +11,18 @@ mod declared;
 mod tests;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use regex::Regex;
 use serde_json::Value;
+
+use crate::document::Pattern;
 
 /// A schema that can be checked against.
 #[derive(Clone, Debug)]
 pub struct Schema {
     root: Value,
-    patterns: HashMap<String, Regex>,
+    /// Built when they are first asked, and kept built as long as there is room for those of everybody.
+    patterns: HashMap<String, Arc<Pattern>>,
 }
 
 impl Schema {

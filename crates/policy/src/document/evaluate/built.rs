@@ -1,4 +1,4 @@
-//! The patterns of all policies that are built, bounded together.
+//! The patterns of all policies, and of the schemas of tools, that are built, bounded together.
 //!
 //! Policies are many and come from anybody, so what is built of their patterns is not theirs to keep: beyond a bound the
 //! pattern that was built first goes, and is built again when it is asked again. What belongs to a policy that is gone goes

@@ -47,13 +47,21 @@ impl Pattern {
             return Err(refuse("is too long"));
         }
         let translated = translate(pattern).map_err(|reason| refuse(&reason))?;
+        Self::as_written(translated).map_err(refuse)
+    }
+
+    /// As the regular expressions of this program are written, not as Python's are.
+    ///
+    /// # Errors
+    /// Says what is wrong with it.
+    pub(crate) fn as_written(pattern: String) -> Result<Self, &'static str> {
         let parsed = ParserBuilder::new()
             .nest_limit(MAX_NESTING)
             .build()
-            .parse(&translated)
-            .map_err(|_| refuse("is malformed"))?;
+            .parse(&pattern)
+            .map_err(|_| "is malformed")?;
         if Measure::COST.of(&parsed) > MAX_COST {
-            return Err(refuse("costs too much: its repetitions multiply"));
+            return Err("costs too much: its repetitions multiply");
         }
         let literal = match parsed.kind() {
             HirKind::Literal(literal) => String::from_utf8(literal.0.to_vec()).ok(),
@@ -65,7 +73,7 @@ impl Pattern {
                 Measure::SIZE.of(&parsed).saturating_mul(BYTES_EACH).saturating_add(BUILT_BYTES)
             }
         };
-        Ok(Self { translated, literal, bytes, built: Slot::default() })
+        Ok(Self { translated: pattern, literal, bytes, built: Slot::default() })
     }
 
     /// About what it takes in memory once it is built.
