@@ -17,7 +17,7 @@ use crate::create::Life;
 use crate::destroy::{Gone, destroy, has_ended, reap};
 use crate::files::{Files, Spools};
 use crate::live::Live;
-use crate::log::{LogReader, Offsets};
+use crate::log::{LogReader, Offsets, Written};
 use crate::network::decider::Deciding;
 use crate::network::{self, Gates};
 use crate::policy::{FileGuard, PolicyCache};
@@ -70,6 +70,8 @@ pub(crate) struct Inner {
     /// The networks of sandboxes.
     pub(crate) gates: Gates,
     pub(crate) reserve: Reserve,
+    /// By processes that have ended.
+    pub(crate) written: Written,
     /// The processes that this engine attends to.
     pub(crate) attended: Arc<process::Registry>,
     pub(crate) turns: process::Turns,
@@ -109,6 +111,7 @@ impl Engine {
         let audit = AuditLog::of(directory.root());
         let inner = Arc::new(Inner {
             reserve: Reserve::default(),
+            written: Written::default(),
             gates: Gates::new(options.egress, audit.clone(), sources, deciding.clone(), &directory),
             deciding,
             audit,

@@ -34,7 +34,8 @@ pub(super) async fn upload<T>(
     let mut call = std::pin::pin!(call(ReceiverStream::new(receiver)));
     tokio::select! {
         result = &mut call => return Ok(result?),
-        failure = failure => if let Ok((error, _writer)) = failure {
+        // Where nobody takes what is sent, the call has ended, and says why.
+        failure = failure => if let Ok((error, writer)) = failure && !writer.sender.is_closed() {
             return Err(Failure::new(Code::FileFailed, "what was to be sent cannot be read").caused_by(&error));
         }
     }
@@ -128,6 +129,29 @@ impl Read for PieceReader {
 mod tests {
     use super::*;
     use tokio_stream::StreamExt;
+
+    #[tokio::test]
+    async fn who_refuses_before_everything_was_sent_says_why() {
+        let (noticed, notice) = oneshot::channel();
+        let refused = upload(
+            move |to| loop {
+                if let Err(error) = to.write_all(&[0; PIECE]) {
+                    let _ = noticed.send(());
+                    return Err(error);
+                }
+            },
+            async |pieces| {
+                drop(pieces);
+                // The answer comes after the sender has noticed.
+                let _ = notice.await;
+                for _ in 0..10_000 {
+                    tokio::task::yield_now().await;
+                }
+                Err::<(), _>(Status::permission_denied("no"))
+            },
+        );
+        assert_ne!(refused.await.unwrap_err().code, Code::FileFailed);
+    }
 
     #[tokio::test]
     async fn bytes_arrive_in_pieces_and_in_order() {

@@ -4,10 +4,13 @@
 //! beyond a bound its oldest logs go before their time; that the process ran and how it ended stays known. The log of a
 //! process that runs is bounded by itself, and the newest that has ended is always kept.
 
+use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use belljar_policy::TenantId;
 
 use crate::engine::Inner;
 use crate::{Result, aside};
@@ -15,15 +18,50 @@ use crate::{Result, aside};
 /// For a tenant that has no quota for disk.
 const DEFAULT_BYTES: u64 = 16 << 30;
 
-/// Logs are looked at this often.
-const INTERVAL_MS: i64 = 60_000;
+/// The logs of all tenants are looked at this often, and those of one tenant whenever it has written so much more: looking
+/// means to read the records of all its processes.
+const INTERVAL_MS: i64 = 3_600_000;
+const LOOK_AFTER: u64 = 1 << 30;
 
-/// Looks at the logs of all tenants, when it is time.
+/// What each tenant has written since its logs were looked at.
+#[derive(Debug, Default)]
+pub(crate) struct Written(Mutex<HashMap<TenantId, u64>>);
+
+impl Written {
+    pub(crate) fn add(&self, tenant: &TenantId, bytes: u64) {
+        if bytes > 0 {
+            let mut written = self.lock();
+            match written.get_mut(tenant) {
+                Some(sum) => *sum = sum.saturating_add(bytes),
+                None => drop(written.insert(tenant.clone(), bytes)),
+            }
+        }
+    }
+
+    /// The tenants whose logs are to be looked at; they begin anew.
+    fn due(&self) -> Vec<TenantId> {
+        self.lock()
+            .extract_if(|_, written| *written >= LOOK_AFTER)
+            .map(|(tenant, _)| tenant)
+            .collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<TenantId, u64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Looks at the logs of tenants for which it is time.
 pub(crate) async fn bound_logs(inner: &Arc<Inner>) -> Result<()> {
-    if !inner.store.claim_turn("logs", INTERVAL_MS).await? {
+    let due = inner.written.due();
+    let all = inner.store.claim_turn("logs", INTERVAL_MS).await?;
+    if due.is_empty() && !all {
         return Ok(());
     }
     for tenant in inner.store.tenants().await? {
+        if !all && !due.contains(&tenant.id) {
+            continue;
+        }
         let most = tenant.quotas.disk_bytes.unwrap_or(DEFAULT_BYTES);
         let ended = inner.store.ended_processes(&tenant.id).await?;
         let logs: Vec<_> = ended.iter().map(|process| inner.directory.process(process)).collect();
@@ -64,6 +102,20 @@ fn size(log: &Path) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_has_written_much_is_looked_at_once() {
+        let written = Written::default();
+        let (one, two) = (TenantId::parse("one").unwrap(), TenantId::parse("two").unwrap());
+        written.add(&one, LOOK_AFTER / 2);
+        written.add(&two, LOOK_AFTER - 1);
+        assert_eq!(written.due(), []);
+        written.add(&one, LOOK_AFTER / 2);
+        assert_eq!(written.due(), [one]);
+        assert_eq!(written.due(), []);
+        written.add(&two, 1);
+        assert_eq!(written.due(), [two]);
+    }
 
     #[test]
     fn the_oldest_go_and_the_newest_stays() {

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 
-pub(crate) use bound::bound_logs;
+pub(crate) use bound::{Written, bound_logs};
 pub(crate) use extent::Extent;
 pub use reader::LogReader;
 pub(crate) use writer::LogWriter;

@@ -392,6 +392,8 @@ impl Pump {
         }
         point("exec.ended.done");
         self.inner.count_end();
+        let received = self.place.received();
+        self.inner.written.add(&self.live.tenant, received.stdout + received.stderr);
         if recorded {
             let process = self.process.as_str().to_owned();
             // The answer would wake us for nothing.
