@@ -114,15 +114,21 @@ async fn a_tenant_hears_of_its_own() {
 }
 
 #[tokio::test]
-async fn addresses_are_checked() {
+async fn addresses_and_secrets_are_checked() {
     let setup = Setup::new().await;
     for url in ["", "ftp://a/", "https://", "https:///x", "http://a b", "http://a\n", "//a"] {
         let new = NewWebhook { url: url.to_owned(), ..hook(&[]) };
         let error = setup.engine.webhooks().create(new).await.unwrap_err();
         assert_eq!(error.code(), Code::InvalidArgument, "{url:?}");
     }
-    let new = NewWebhook { secret: Some(Secret::new("given")), ..hook(&[]) };
-    assert_eq!(setup.engine.webhooks().create(new).await.unwrap().secret.expose(), "given");
+    let with = |secret: &str| NewWebhook { secret: Some(Secret::new(secret)), ..hook(&[]) };
+    let webhooks = setup.engine.webhooks();
+    for short in ["", "fifteen letters"] {
+        let error = webhooks.create(with(short)).await.unwrap_err();
+        assert_eq!(error.code(), Code::InvalidArgument, "{short:?}");
+    }
+    let given = "sixteen letters.";
+    assert_eq!(webhooks.create(with(given)).await.unwrap().secret.expose(), given);
 }
 
 #[tokio::test]
