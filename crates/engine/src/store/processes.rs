@@ -138,8 +138,10 @@ impl ProcessStore for SqliteStore {
                 })
                 .optional()?;
             let Some((sandbox, unseen)) = unfinished else { return Ok(()) };
-            // The idle clock stood still while it ran.
-            touch(change, &sandbox)?;
+            // The idle clock stood still while it ran, if that was more than a moment: its start was a use already.
+            if !unseen {
+                touch(change, &sandbox)?;
+            }
             // A short one ends before its start is recorded; it ran all the same.
             if unseen && exit.is_some() {
                 tell_start(change, &sandbox, id)?;
