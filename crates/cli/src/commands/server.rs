@@ -108,11 +108,16 @@ fn render(server: &v1::Server) -> String {
     for address in &server.addresses {
         line("address", address);
     }
-    line("state", &server.state_dir);
+    // What only the operator is told is not there for others.
+    if !server.state_dir.is_empty() {
+        line("state", &server.state_dir);
+    }
     line("up", &age(server.started_at.as_ref()));
     let counts = server.counts.unwrap_or_default();
     line("sandboxes", &format!("{} ({} paused)", counts.sandboxes, counts.paused));
     line("processes", &counts.processes.to_string());
-    line("connections", &counts.connections.to_string());
+    if counts.connections > 0 {
+        line("connections", &counts.connections.to_string());
+    }
     text
 }

@@ -164,7 +164,7 @@ impl Tokens {
 pub(crate) fn invalid() -> Problem {
     Problem::new(
         Code::TokenInvalid,
-        "the token is not one of this server's, has expired or is for something else",
+        "the token is not one of this server's, has expired, is for something else, or its sandbox or key has ended",
     )
     .with_remedy("ask for a new one; `belljar token` makes it")
 }
