@@ -312,7 +312,7 @@ async fn a_policy_that_is_one_too_many_leaves_nothing() {
     let (name, document) = ("web".parse().unwrap(), policy("name: web"));
     let error = policies.put(&name, &document).await.unwrap_err();
     assert_eq!(error.code(), Code::QuotaExceeded);
-    assert!(error.remedy().unwrap().contains("policy remove"));
+    assert!(error.remedy().unwrap().contains("`belljar policy rm "));
     let documents = || {
         let count = "SELECT count(*) FROM policy_documents";
         database.query_row(count, [], |row| row.get::<_, i64>(0)).unwrap()

@@ -1,7 +1,7 @@
 //! API keys in the SQLite store. Secrets are not in it, only their hashes.
 
 use belljar_policy::{SandboxId, TenantId};
-use rusqlite::{OptionalExtension, Params, Row, params};
+use rusqlite::{OptionalExtension, Row, params};
 
 use super::SqliteStore;
 use super::rows::{invalid, parsed, unknown};
@@ -125,12 +125,6 @@ impl SqliteStore {
         let key = self.key(id).await?;
         key.map(|key| key.info)
             .ok_or_else(|| Error::new(Code::KeyNotFound, format!("key `{id}` is gone again")))
-    }
-
-    fn is_so(&self, question: &str, values: impl Params) -> Result<bool> {
-        let connection = self.lock();
-        let mut statement = connection.prepare_cached(question).map_err(failed)?;
-        statement.query_row(values, |row| row.get(0)).map_err(failed)
     }
 
     fn select_keys(&self, query: &str) -> Result<Vec<StoredKey>> {

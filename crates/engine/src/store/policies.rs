@@ -261,7 +261,7 @@ fn check_room(
     };
     Err(Fault::Refused(
         Error::new(Code::QuotaExceeded, refused)
-            .with_remedy("remove old versions, as `belljar policy remove NAME@1` does"),
+            .with_remedy("remove old versions, as `belljar policy rm NAME@1` does"),
     ))
 }
 

@@ -195,11 +195,10 @@ impl ProcessStore for SqliteStore {
     }
 
     async fn runs(&self, sandbox: &SandboxId) -> Result<bool> {
-        let query =
-            "SELECT EXISTS (SELECT 1 FROM processes WHERE sandbox = ?1 AND finished_at IS NULL)";
-        let connection = self.lock();
-        let mut statement = connection.prepare_cached(query).map_err(failed)?;
-        statement.query_row([sandbox.as_str()], |row| row.get(0)).map_err(failed)
+        self.is_so(
+            "SELECT EXISTS (SELECT 1 FROM processes WHERE sandbox = ?1 AND finished_at IS NULL)",
+            [sandbox.as_str()],
+        )
     }
 
     async fn ended_processes(&self, tenant: &TenantId) -> Result<Vec<ProcessId>> {

@@ -16,7 +16,7 @@ use belljar_codes::Code;
 use belljar_policy::ProcessId;
 use rusqlite::config::DbConfig;
 use rusqlite::hooks::Wal;
-use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
+use rusqlite::{Connection, OptionalExtension, Params, TransactionBehavior};
 use tokio::sync::{oneshot, watch};
 
 use super::rows::parsed;
@@ -99,6 +99,13 @@ impl SqliteStore {
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Connection> {
         lock(&self.connection)
+    }
+
+    /// The answer to a question that is yes or no.
+    pub(super) fn is_so(&self, question: &str, values: impl Params) -> Result<bool> {
+        let connection = self.lock();
+        let mut statement = connection.prepare_cached(question).map_err(failed)?;
+        statement.query_row(values, |row| row.get(0)).map_err(failed)
     }
 
     pub(super) fn write<T, E: From<rusqlite::Error>>(

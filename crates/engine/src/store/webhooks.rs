@@ -108,10 +108,7 @@ impl WebhookStore for SqliteStore {
     }
 
     async fn any_webhook(&self) -> Result<bool> {
-        self.lock()
-            .prepare_cached("SELECT EXISTS (SELECT 1 FROM webhooks)")
-            .and_then(|mut found| found.query_row([], |row| row.get(0)))
-            .map_err(failed)
+        self.is_so("SELECT EXISTS (SELECT 1 FROM webhooks)", [])
     }
 
     async fn remove_webhook(&self, id: &str) -> Result<()> {

@@ -173,6 +173,15 @@ async fn a_shown_port_opens_for_its_token_and_hides_again() {
     // Another site's page does not act in the visitor's name.
     let foreign = format!("{cookie}origin: http://evil.example\r\n");
     assert_eq!(ask(&host, &name, "/", &foreign).0, "403");
+    // Nor does another sandbox's, which browsers take for the same site; a link from there leads here.
+    let fetched = |mode: &str, dest: &str| {
+        let kind = format!(
+            "sec-fetch-site: same-site\r\nsec-fetch-mode: {mode}\r\nsec-fetch-dest: {dest}\r\n"
+        );
+        ask(&host, &name, "/", &format!("{cookie}{kind}")).0
+    };
+    assert_eq!(fetched("no-cors", "script"), "403");
+    assert_eq!(fetched("navigate", "document"), "200");
 
     // Nobody else: no token, a wrong one, one for another sandbox, one for another port, one for the API.
     assert_eq!(ask(&host, &name, "/", "").0, "401");
@@ -185,6 +194,16 @@ async fn a_shown_port_opens_for_its_token_and_hides_again() {
     // A port that is not shown has no name, also for who has a token of the sandbox.
     let hidden = name.replace("8000-", "9000-");
     assert_eq!(ask(&host, &hidden, "/", &format!("x-belljar-token: {token}\r\n")).0, "401");
+
+    // What a key let in stays out once the key is revoked.
+    let request = v1::CreateKeyRequest { name: "maker".to_owned(), ..Default::default() };
+    let made = client.system.clone().create_key(request).await.unwrap().into_inner();
+    let maker = host.client_with(Some(&made.secret)).await;
+    let by_key = expose(&maker, &sandbox, 8000, false).await.token.unwrap();
+    assert_eq!(with(&by_key).0, "200");
+    let request = v1::RevokeKeyRequest { key_id: made.key.unwrap().key_id };
+    client.system.clone().revoke_key(request).await.unwrap();
+    assert_eq!((with(&by_key).0, with(&token).0), ("401".to_owned(), "200".to_owned()));
 
     // Public: for everybody, until it is hidden.
     expose(&client, &sandbox, 8000, true).await;
