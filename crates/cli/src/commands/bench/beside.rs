@@ -3,6 +3,7 @@
 use std::io::{self, BufRead, BufReader};
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use belljar_api::v1;
@@ -64,6 +65,11 @@ impl Beside {
         let unix = self.server.addresses.iter().find(|address| address.starts_with("unix:"));
         let unix = unix.map_or("unix:", String::as_str);
         Ok(Client::connect(&Address::parse(unix)?, None).await?)
+    }
+
+    /// Goes with it.
+    pub(super) fn directory(&self) -> &Path {
+        self.directory.path()
     }
 
     pub(super) fn tcp(&self) -> SocketAddr {

@@ -7,6 +7,7 @@ mod decisions;
 mod egress;
 mod engine;
 mod idle;
+mod nothing;
 mod peers;
 mod start;
 mod stats;

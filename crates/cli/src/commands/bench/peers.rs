@@ -1,6 +1,6 @@
 //! Other ways to run `true` behind a wall, for comparison. None is part of the product.
 
-use std::ffi::{CString, OsString};
+use std::ffi::{CString, OsStr, OsString};
 use std::fs;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -53,9 +53,11 @@ pub(super) fn all(scratch: &Path) -> (Vec<Peer>, Vec<String>) {
 }
 
 /// A plain child on the host: what everything else is measured against when a command runs in a sandbox that exists.
-pub(super) fn fork_and_exec() -> io::Result<Duration> {
+pub(super) fn fork_and_exec(program: &OsStr) -> io::Result<Duration> {
     let started = Instant::now();
-    success(Command::new("true").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()))?;
+    success(
+        Command::new(program).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()),
+    )?;
     Ok(started.elapsed())
 }
 
