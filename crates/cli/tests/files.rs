@@ -110,6 +110,28 @@ fn files_and_directories_are_copied_both_ways() {
     assert!(!place.path("x").exists());
 }
 
+/// Long ones, and such as are no text.
+#[test]
+fn any_name_is_copied_both_ways() {
+    use std::os::unix::ffi::OsStringExt;
+    let Some(place) = place() else { return };
+    let names = [
+        [0xff; 120].to_vec(),
+        [&[b'd'; 10][..], b"\xff", &[b'd'; 30], b"/", &[b'e'; 40], b"/", &[b'f'; 40]].concat(),
+    ];
+    for (name, content) in names.iter().zip(["one", "two"]) {
+        let path = place.path("tree").join(std::ffi::OsString::from_vec(name.clone()));
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
+    }
+    place.run(&["cp", "tree", "f:/tmp/tree"]).exits(0);
+    place.run(&["cp", "f:/tmp/tree", "back"]).exits(0);
+    for (name, content) in names.into_iter().zip(["one", "two"]) {
+        let path = place.path("back").join(std::ffi::OsString::from_vec(name));
+        assert_eq!(std::fs::read_to_string(path).unwrap(), content);
+    }
+}
+
 /// The sandbox leaves links where later copies will go.
 #[test]
 fn nothing_is_written_through_a_link_that_a_sandbox_made() {

@@ -83,10 +83,11 @@ pub(super) fn enter(directory: impl AsFd, name: &OsStr, mode: Mode) -> io::Resul
     })
 }
 
-/// Says what an error is about. A sandbox may have chosen the name.
+/// Says what an error is about. A sandbox may have chosen the name, and what the error repeats.
 pub(super) fn about(path: &Path, error: &io::Error) -> io::Error {
     let shown = Inert::line(path.as_os_str().as_bytes());
-    io::Error::new(error.kind(), format!("`{shown}`: {error}"))
+    let why = Inert::line(error.to_string().as_bytes());
+    io::Error::new(error.kind(), format!("`{shown}`: {why}"))
 }
 
 /// Where links are the system's own: `/dev/stdout`, `/dev/fd/3`. Not `/dev/shm`, where everybody makes them.
@@ -318,5 +319,7 @@ mod tests {
         let told = |name: &[u8]| about(Path::new(OsStr::from_bytes(name)), &gone()).to_string();
         assert_eq!(told(b"a\x1b]0;x\x07\n\rerror: b"), "`a␛]0;x␇\u{fffd}\u{fffd}error: b`: gone");
         assert_eq!(told("dir/große Datei".as_bytes()), "`dir/große Datei`: gone");
+        let repeats = io::Error::other("no \x1b[2J");
+        assert_eq!(about(Path::new("a"), &repeats).to_string(), "`a`: no ␛[2J");
     }
 }
