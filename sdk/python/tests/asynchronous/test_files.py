@@ -103,6 +103,23 @@ async def test_trees_go_in_and_come_out(sandbox: AsyncSandbox, tmp_path: Path) -
     assert (tmp_path / "out" / "a.txt").read_text() == "a"
 
 
+async def test_what_fails_on_the_way_in_is_told(sandbox: AsyncSandbox, tmp_path: Path) -> None:
+    async def broken() -> AsyncIterator[bytes]:
+        yield b"half"
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await sandbox.files.write("half", broken())
+    (tmp_path / "name").mkdir()
+    (tmp_path / "name" / "huge").touch()
+    os.truncate(tmp_path / "name" / "huge", 1 << 40)
+    # Of the sandbox, before there is more of it than a piece.
+    with pytest.raises(errors.ArchiveRefused):
+        await sandbox.files.upload(tmp_path, "/workspace/tree")
+    os.truncate(tmp_path / "name" / "huge", 3 << 20)
+    assert (await sandbox.files.upload(tmp_path, "/workspace/tree")).bytes == 3 << 20
+
+
 async def test_what_a_tree_points_to_outside_does_not_come_out(sandbox: AsyncSandbox, tmp_path: Path) -> None:
     await sandbox.run("mkdir t; ln -s /etc/passwd t/link; echo fine > t/a", check=True)
     with pytest.raises(errors.ArchiveRefused):

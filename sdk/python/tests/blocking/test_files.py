@@ -104,6 +104,23 @@ def test_trees_go_in_and_come_out(sandbox: Sandbox, tmp_path: Path) -> None:
     assert (tmp_path / "out" / "a.txt").read_text() == "a"
 
 
+def test_what_fails_on_the_way_in_is_told(sandbox: Sandbox, tmp_path: Path) -> None:
+    def broken() -> Iterator[bytes]:
+        yield b"half"
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        sandbox.files.write("half", broken())
+    (tmp_path / "name").mkdir()
+    (tmp_path / "name" / "huge").touch()
+    os.truncate(tmp_path / "name" / "huge", 1 << 40)
+    # Of the sandbox, before there is more of it than a piece.
+    with pytest.raises(errors.ArchiveRefused):
+        sandbox.files.upload(tmp_path, "/workspace/tree")
+    os.truncate(tmp_path / "name" / "huge", 3 << 20)
+    assert (sandbox.files.upload(tmp_path, "/workspace/tree")).bytes == 3 << 20
+
+
 def test_what_a_tree_points_to_outside_does_not_come_out(sandbox: Sandbox, tmp_path: Path) -> None:
     sandbox.run("mkdir t; ln -s /etc/passwd t/link; echo fine > t/a", check=True)
     with pytest.raises(errors.ArchiveRefused):
