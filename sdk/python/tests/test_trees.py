@@ -165,6 +165,15 @@ def test_plain_files_need_one_header_each(tree: Path) -> None:
         assert len(file.read(1 << 20)) == (2 + 1 + 2 + 2) * tarfile.BLOCKSIZE
 
 
+def test_what_is_too_deep_is_said_so(tmp_path: Path) -> None:
+    deep = tmp_path.joinpath(*["d"] * 128)
+    deep.mkdir(parents=True)
+    assert len(packed(tmp_path)) == 128
+    (deep / "file").touch()
+    with pytest.raises(errors.ArchiveRefused, match="too deep for an archive"):
+        packed(tmp_path)
+
+
 def test_files_are_read_beside_the_event_loop() -> None:
     class Slow:
         """Has something once the loop has gone on."""

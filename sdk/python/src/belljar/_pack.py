@@ -15,7 +15,7 @@ import threading
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 
-from belljar._generated.codes import Interrupted
+from belljar._generated.codes import ArchiveRefused, Interrupted
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -23,6 +23,8 @@ _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _SPECIAL = {stat.S_IFIFO: tarfile.FIFOTYPE, stat.S_IFCHR: tarfile.CHRTYPE, stat.S_IFBLK: tarfile.BLKTYPE}
 
 
+# Directories in each other; a sandbox takes no more.
+_DEEPEST = 128
 # Content is read in pieces of this size.
 _PIECE = 256 * 1024
 
@@ -63,7 +65,7 @@ class Packed:
 def _pack(source: str | os.PathLike[str]) -> Generator[bytes, None, None]:
     root = os.open(source, _DIRECTORY)
     try:
-        yield from _Packing().all(root, "")
+        yield from _Packing().all(root, "", 0)
     finally:
         os.close(root)
     yield bytes(2 * tarfile.BLOCKSIZE)
@@ -74,16 +76,18 @@ class _Packing:
         # Files with several names are sent once.
         self._known: dict[tuple[int, int], str] = {}
 
-    def all(self, directory: int, prefix: str) -> Iterator[bytes]:
+    def all(self, directory: int, prefix: str, depth: int) -> Iterator[bytes]:
         for name in sorted(os.listdir(directory)):
-            yield from self._entry(directory, name, prefix + name)
+            yield from self._entry(directory, name, prefix + name, depth)
 
-    def _entry(self, directory: int, name: str, path: str) -> Iterator[bytes]:
+    def _entry(self, directory: int, name: str, path: str, depth: int) -> Iterator[bytes]:
+        if depth >= _DEEPEST:
+            raise ArchiveRefused(f"`{path}`: it is too deep for an archive")
         found = os.stat(name, dir_fd=directory, follow_symlinks=False)
         if stat.S_ISDIR(found.st_mode):
             with _opened(directory, name, path, stat.S_IFDIR) as (inner, found):
                 yield _header(path, found, tarfile.DIRTYPE)
-                yield from self.all(inner, path + "/")
+                yield from self.all(inner, path + "/", depth + 1)
         elif stat.S_ISLNK(found.st_mode):
             yield _header(path, found, tarfile.SYMTYPE, link=os.readlink(name, dir_fd=directory))
         elif stat.S_ISREG(found.st_mode):
