@@ -16,11 +16,10 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 
 from belljar._generated.codes import ArchiveRefused, Interrupted
+from belljar._unpack import stays_inside
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-# A sandbox refuses them, and says which.
-_SPECIAL = {stat.S_IFIFO: tarfile.FIFOTYPE, stat.S_IFCHR: tarfile.CHRTYPE, stat.S_IFBLK: tarfile.BLKTYPE}
 
 
 # Directories in each other; a sandbox takes no more.
@@ -32,11 +31,12 @@ _PIECE = 256 * 1024
 class Packed:
     """Everything below `source` as an archive to be read, by names relative to it.
 
-    It may be closed by another thread than reads it.
+    What a sandbox would refuse is left out and counted. It may be closed by another thread than reads it.
     """
 
     def __init__(self, source: str | os.PathLike[str]) -> None:
-        self._pieces = _pack(source)
+        self._packing = _Packing()
+        self._pieces = self._packing.tree(source)
         self._held = bytearray()
         self._lock = threading.Lock()
         self._closed = False
@@ -56,25 +56,30 @@ class Packed:
             del self._held[:size]
             return data
 
+    @property
+    def left_out(self) -> int:
+        """Devices, pipes, sockets, and links that lead out, so far."""
+        return self._packing.left_out
+
     def close(self) -> None:
         with self._lock:
             self._pieces.close()
             self._closed = True
 
 
-def _pack(source: str | os.PathLike[str]) -> Generator[bytes, None, None]:
-    root = os.open(source, _DIRECTORY)
-    try:
-        yield from _Packing().all(root, "", 0)
-    finally:
-        os.close(root)
-    yield bytes(2 * tarfile.BLOCKSIZE)
-
-
 class _Packing:
     def __init__(self) -> None:
         # Files with several names are sent once.
         self._known: dict[tuple[int, int], str] = {}
+        self.left_out = 0
+
+    def tree(self, source: str | os.PathLike[str]) -> Generator[bytes, None, None]:
+        root = os.open(source, _DIRECTORY)
+        try:
+            yield from self.all(root, "", 0)
+        finally:
+            os.close(root)
+        yield bytes(2 * tarfile.BLOCKSIZE)
 
     def all(self, directory: int, prefix: str, depth: int) -> Iterator[bytes]:
         for name in sorted(os.listdir(directory)):
@@ -89,12 +94,16 @@ class _Packing:
                 yield _header(path, found, tarfile.DIRTYPE)
                 yield from self.all(inner, path + "/", depth + 1)
         elif stat.S_ISLNK(found.st_mode):
-            yield _header(path, found, tarfile.SYMTYPE, link=os.readlink(name, dir_fd=directory))
+            target = os.readlink(name, dir_fd=directory)
+            if stays_inside(target, depth):
+                yield _header(path, found, tarfile.SYMTYPE, link=target)
+            else:
+                self.left_out += 1
         elif stat.S_ISREG(found.st_mode):
             with _opened(directory, name, path, stat.S_IFREG) as (file, found):
                 yield from self._file(file, path, found)
-        elif stat.S_IFMT(found.st_mode) in _SPECIAL:
-            yield _header(path, found, _SPECIAL[stat.S_IFMT(found.st_mode)])
+        else:
+            self.left_out += 1
 
     def _file(self, file: int, path: str, found: os.stat_result) -> Iterator[bytes]:
         if found.st_nlink > 1:

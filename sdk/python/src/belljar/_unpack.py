@@ -40,7 +40,8 @@ def _entry(archive: tarfile.TarFile, entry: tarfile.TarInfo, root: int) -> None:
         raise _refused(entry, "has no name")
     with _directory(root, above, entry) as directory:
         if entry.issym():
-            _check_link(entry, len(above))
+            if not stays_inside(entry.linkname, len(above)):
+                raise _refused(entry, "links to what lies outside")
             _clear(name, directory, entry)
             os.symlink(entry.linkname, name, dir_fd=directory)
         elif entry.islnk():
@@ -84,12 +85,11 @@ def _directory(root: int, names: list[str], entry: tarfile.TarInfo) -> Iterator[
         os.close(current)
 
 
-def _check_link(entry: tarfile.TarInfo, depth: int) -> None:
-    steps = entry.linkname.split("/")
-    names = [step for step in steps if step not in ("", ".")]
+def stays_inside(target: str, depth: int) -> bool:
+    """Whether a link whose directory is so deep in a tree leads up to its root at most, and then only down."""
+    names = [step for step in target.split("/") if step not in ("", ".")]
     ups = next((at for at, name in enumerate(names) if name != ".."), len(names))
-    if entry.linkname.startswith("/") or ups > depth or ".." in names[ups:]:
-        raise _refused(entry, "links to what lies outside")
+    return not target.startswith("/") and ups <= depth and ".." not in names[ups:]
 
 
 @contextmanager

@@ -91,8 +91,10 @@ async def test_trees_go_in_and_come_out(sandbox: AsyncSandbox, tmp_path: Path) -
     (source / "inner" / "run.sh").write_text("#!/bin/sh\necho ran\n")
     (source / "inner" / "run.sh").chmod(0o755)
     (source / "link").symlink_to("a.txt")
+    (source / "outside").symlink_to("/etc/passwd")
+    os.mkfifo(source / "pipe")
     unpacked = await sandbox.files.upload(source, "/workspace/tree")
-    assert (unpacked.files, unpacked.links) == (2, 1)
+    assert (unpacked.files, unpacked.links, unpacked.skipped) == (2, 1, 2)
     assert (await sandbox.run("tree/inner/run.sh; cat tree/link")).stdout == "ran\na"
     await sandbox.files.download("/workspace/tree", tmp_path / "back")
     assert (tmp_path / "back" / "a.txt").read_text() == "a"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import AsyncIterable, AsyncIterator
 from contextlib import closing
@@ -171,7 +172,8 @@ class AsyncFiles:
             return Unpacked(files=1, directories=0, links=0, bytes=info.size)
         await self.make_directory(target, parents=True)
         with closing(_trees.Packed(source)) as packed:
-            return await self.unpack(target, cast(BinaryIO, packed))
+            unpacked = await self.unpack(target, cast(BinaryIO, packed))
+            return dataclasses.replace(unpacked, skipped=packed.left_out)
 
     async def download(self, source: str, target: str | os.PathLike[str]) -> None:
         """Copies a file or a whole tree out of the sandbox. What would lie outside of `target` is refused."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import closing
@@ -172,7 +173,8 @@ class Files:
             return Unpacked(files=1, directories=0, links=0, bytes=info.size)
         self.make_directory(target, parents=True)
         with closing(_trees.Packed(source)) as packed:
-            return self.unpack(target, cast(BinaryIO, packed))
+            unpacked = self.unpack(target, cast(BinaryIO, packed))
+            return dataclasses.replace(unpacked, skipped=packed.left_out)
 
     def download(self, source: str, target: str | os.PathLike[str]) -> None:
         """Copies a file or a whole tree out of the sandbox. What would lie outside of `target` is refused."""
