@@ -77,6 +77,23 @@ def test_what_lies_outside_is_refused(tmp_path: Path, entries: list[Entry]) -> N
         assert not path.is_file() or path.read_text() != "secret"
 
 
+def test_names_in_errors_are_harmless(tmp_path: Path) -> None:
+    name = "a\x1b]0;x\x07\nb\u202e"
+    for entry in [(name, tarfile.FIFOTYPE, ""), (f"../{name}", FILE, "x")]:
+        with pytest.raises(errors.ArchiveRefused) as refused:
+            unpack(tmp_path / "target", entry)
+        assert refused.value.cause.isprintable()
+        assert r"a\x1b]0;x\x07\nb\u202e` " in refused.value.cause
+    (tmp_path / "target" / name).symlink_to("x")
+    root = os.open(tmp_path / "target", os.O_RDONLY)
+    try:
+        with pytest.raises(errors.Interrupted) as replaced, _pack._opened(root, name, name, stat.S_IFREG):
+            pass
+    finally:
+        os.close(root)
+    assert str(replaced.value).isprintable()
+
+
 def test_what_is_there_is_never_written_through(tmp_path: Path) -> None:
     outside, target = tmp_path / "outside", tmp_path / "target"
     target.mkdir()

@@ -16,7 +16,7 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 
 from belljar._generated.codes import ArchiveRefused, Interrupted
-from belljar._unpack import stays_inside
+from belljar._unpack import shown, stays_inside
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -87,7 +87,7 @@ class _Packing:
 
     def _entry(self, directory: int, name: str, path: str, depth: int) -> Iterator[bytes]:
         if depth >= _DEEPEST:
-            raise ArchiveRefused(f"`{path}`: it is too deep for an archive")
+            raise ArchiveRefused(f"`{shown(path)}`: it is too deep for an archive")
         found = os.stat(name, dir_fd=directory, follow_symlinks=False)
         if stat.S_ISDIR(found.st_mode):
             with _opened(directory, name, path, stat.S_IFDIR) as (inner, found):
@@ -116,7 +116,7 @@ class _Packing:
         while left > 0:
             piece = os.read(file, min(left, _PIECE))
             if not piece:
-                raise Interrupted(f"`{path}` became shorter while it was read")
+                raise Interrupted(f"`{shown(path)}` became shorter while it was read")
             left -= len(piece)
             yield piece
         yield bytes(-found.st_size % tarfile.BLOCKSIZE)
@@ -153,4 +153,4 @@ def _header(path: str, found: os.stat_result, kind: bytes, *, size: int = 0, lin
 
 
 def _replaced(path: str) -> Interrupted:
-    return Interrupted(f"`{path}` was replaced by something else while it was read")
+    return Interrupted(f"`{shown(path)}` was replaced by something else while it was read")

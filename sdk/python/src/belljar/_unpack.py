@@ -61,7 +61,7 @@ def _names(path: str) -> list[str]:
     names = [name for name in path.split("/") if name not in ("", ".")]
     if path.startswith("/") or ".." in names:
         raise ArchiveRefused(
-            "the archive has an entry that lies outside of `target`", cause=f"`{path}` leads out of the tree"
+            "the archive has an entry that lies outside of `target`", cause=f"`{shown(path)}` leads out of the tree"
         )
     return names
 
@@ -127,4 +127,9 @@ def _clear(name: str, directory: int, entry: tarfile.TarInfo) -> None:
 
 
 def _refused(entry: tarfile.TarInfo, why: str) -> ArchiveRefused:
-    return ArchiveRefused("the archive has an entry that cannot be unpacked", cause=f"`{entry.name}` {why}")
+    return ArchiveRefused("the archive has an entry that cannot be unpacked", cause=f"`{shown(entry.name)}` {why}")
+
+
+def shown(name: str) -> str:
+    """A name for people to see. A sandbox may have chosen it, and what would do something to a terminal is escaped."""
+    return name if name.isprintable() else repr(name)[1:-1]
