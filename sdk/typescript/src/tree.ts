@@ -39,7 +39,7 @@ async function* packed(directory: Directory, prefix: string): AsyncGenerator<Uin
     if (found.isDirectory()) {
       yield* packedDirectory(directory, name, path);
     } else if (found.isSymbolicLink()) {
-      yield header({ path, kind: "symlink", mode: 0o777, size: 0, target: await readlink(place) });
+      yield header({ path, kind: "symlink", mode: 0o777, size: 0, target: await readlink(place, "latin1") });
     } else if (found.isFile()) {
       yield* packedFile(place, path);
     }
@@ -63,7 +63,7 @@ async function* packedDirectory(
   }
 }
 
-async function* packedFile(place: string, path: string): AsyncGenerator<Uint8Array, void, undefined> {
+async function* packedFile(place: Buffer, path: string): AsyncGenerator<Uint8Array, void, undefined> {
   // Without waiting: a pipe may have come in its place.
   const flags = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
   const file = await open(place, flags).catch((error: NodeJS.ErrnoException) => {
@@ -175,7 +175,7 @@ class Tree {
   }
 
   async makeLink(path: string, target: string): Promise<void> {
-    await this.#cleared(path, (place) => symlink(target, place));
+    await this.#cleared(path, (place) => symlink(Buffer.from(target, "latin1"), place));
   }
 
   async close(): Promise<void> {
@@ -183,7 +183,7 @@ class Tree {
   }
 
   /** Makes something where nothing is any more. */
-  async #cleared<T>(path: string, make: (place: string) => Promise<T>): Promise<T> {
+  async #cleared<T>(path: string, make: (place: Buffer) => Promise<T>): Promise<T> {
     const names = path.split("/");
     const name = names.pop() ?? "";
     return await this.#in(path, names, async (directory) => {

@@ -1,7 +1,7 @@
 // Trees whose directories are changed by somebody else while they are packed and unpacked.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { mkdir, mkdtemp, readFile, readdir, rename, rm, symlink, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readFile, readdir, readlink, rename, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -112,6 +112,22 @@ test("a directory that becomes a link is not unpacked through", async () => {
     const report = await unpackTree(archive(), tree);
     assert.deepEqual(report, { files: 3, directories: 0, links: 0, bytes: 3, skipped: 0 });
     assert.equal(await readFile(join(tree, "c", "d", "e"), "utf8"), "x");
+  });
+});
+
+test("names are bytes, and two that differ stay two", async () => {
+  await within(async ({ tree, host }) => {
+    const bytes = (text: string): Buffer => Buffer.from(text, "latin1");
+    // None of them is text; cut within a character; as it is typed.
+    const names = ["\xff", "\xfe", "\xff".repeat(120), Buffer.from(`${"x".repeat(99)}é`).toString("latin1")];
+    names.push(Buffer.from("größe").toString("latin1"));
+    for (const name of names) await writeFile(bytes(`${tree}/b/${name}`), name, "latin1");
+    await symlink(bytes("\xfd".repeat(120)), join(tree, "long"));
+    const report = await unpackTree(packTree(tree), host);
+    assert.deepEqual([report.files, report.links], [7, 1]);
+    for (const name of names) assert.equal(await readFile(bytes(`${host}/b/${name}`), "latin1"), name);
+    assert.equal(await readlink(join(host, "long"), "latin1"), "\xfd".repeat(120));
+    assert.equal(await readFile(join(host, "b", "größe"), "latin1"), Buffer.from("größe").toString("latin1"));
   });
 });
 
