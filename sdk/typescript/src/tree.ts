@@ -19,25 +19,33 @@ export interface TreeReport {
 }
 
 const PIECE = 256 * 1024;
+/** Directories in each other; a sandbox takes no more. */
+const DEEPEST = 128;
 
 /** A directory with all that is in it as a tar archive. Links stay links; devices, pipes and sockets are left out. */
 export async function* packTree(directory: string): AsyncGenerator<Uint8Array, void, undefined> {
   const root = await Directory.open(directory);
   try {
-    yield* packed(root, "");
+    yield* packed(root, "", 0);
   } finally {
     await root.close();
   }
   yield ending();
 }
 
-async function* packed(directory: Directory, prefix: string): AsyncGenerator<Uint8Array, void, undefined> {
+async function* packed(
+  directory: Directory,
+  prefix: string,
+  depth: number,
+): AsyncGenerator<Uint8Array, void, undefined> {
   for (const name of await directory.names()) {
     const place = directory.at(name);
     const path = prefix + name;
+    if (depth >= DEEPEST)
+      throw errorOf({ code: "archive-refused", message: `\`${path}\` is too deep for an archive` });
     const found = await lstat(place);
     if (found.isDirectory()) {
-      yield* packedDirectory(directory, name, path);
+      yield* packedDirectory(directory, name, path, depth);
     } else if (found.isSymbolicLink()) {
       yield header({ path, kind: "symlink", mode: 0o777, size: 0, target: await readlink(place, "latin1") });
     } else if (found.isFile()) {
@@ -50,6 +58,7 @@ async function* packedDirectory(
   above: Directory,
   name: string,
   path: string,
+  depth: number,
 ): AsyncGenerator<Uint8Array, void, undefined> {
   const directory = await above.enter(name).catch((error: unknown) => {
     throw isNoDirectory(error) ? replaced(path) : named(error, path);
@@ -57,7 +66,7 @@ async function* packedDirectory(
   try {
     const { mode } = await directory.stat();
     yield header({ path: `${path}/`, kind: "directory", mode, size: 0, target: "" });
-    yield* packed(directory, `${path}/`);
+    yield* packed(directory, `${path}/`, depth + 1);
   } finally {
     await directory.close();
   }

@@ -131,6 +131,21 @@ test("names are bytes, and two that differ stay two", async () => {
   });
 });
 
+test("what is too deep is said so", async () => {
+  await within(async ({ tree }) => {
+    const deep = join(tree, ...Array<string>(128).fill("d"));
+    await mkdir(deep, { recursive: true });
+    const pack = async (): Promise<void> => {
+      for await (const _ of packTree(tree));
+    };
+    await pack();
+    await writeFile(join(deep, "file"), "");
+    const failure = await failureOf(pack());
+    assert.ok(failure instanceof ArchiveRefusedError);
+    assert.match(failure.message, /too deep for an archive/);
+  });
+});
+
 test("an error names what it is about", async () => {
   await within(async ({ tree }) => {
     const archive = async function* (): AsyncGenerator<Uint8Array> {
