@@ -8,13 +8,13 @@ import { Directory, isNoDirectory, named } from "./directory.js";
 import { errorOf } from "./errors.js";
 import { TarReader, ending, header, padding } from "./tar.js";
 
-/** What was made on this machine. */
+/** What was copied. */
 export interface TreeReport {
   files: number;
   directories: number;
   links: number;
   bytes: number;
-  /** Entries of other kinds, and links that lead outside. */
+  /** What was left out: entries of other kinds, and links that lead outside. */
   skipped: number;
 }
 
@@ -22,11 +22,14 @@ const PIECE = 256 * 1024;
 /** Directories in each other; a sandbox takes no more. */
 const DEEPEST = 128;
 
-/** A directory with all that is in it as a tar archive. Links stay links; devices, pipes and sockets are left out. */
-export async function* packTree(directory: string): AsyncGenerator<Uint8Array, void, undefined> {
+/** A directory with all that is in it as a tar archive. Links stay links; what a sandbox would refuse is left out and counted. */
+export async function* packTree(
+  directory: string,
+  report: Pick<TreeReport, "skipped"> = { skipped: 0 },
+): AsyncGenerator<Uint8Array, void, undefined> {
   const root = await Directory.open(directory);
   try {
-    yield* packed(root, "", 0);
+    yield* packed(root, "", 0, report);
   } finally {
     await root.close();
   }
@@ -37,6 +40,7 @@ async function* packed(
   directory: Directory,
   prefix: string,
   depth: number,
+  report: Pick<TreeReport, "skipped">,
 ): AsyncGenerator<Uint8Array, void, undefined> {
   for (const name of await directory.names()) {
     const place = directory.at(name);
@@ -45,11 +49,15 @@ async function* packed(
       throw errorOf({ code: "archive-refused", message: `\`${path}\` is too deep for an archive` });
     const found = await lstat(place);
     if (found.isDirectory()) {
-      yield* packedDirectory(directory, name, path, depth);
+      yield* packedDirectory(directory, name, path, depth, report);
     } else if (found.isSymbolicLink()) {
-      yield header({ path, kind: "symlink", mode: 0o777, size: 0, target: await readlink(place, "latin1") });
+      const target = await readlink(place, "latin1");
+      if (staysInside(path, target)) yield header({ path, kind: "symlink", mode: 0o777, size: 0, target });
+      else report.skipped += 1;
     } else if (found.isFile()) {
       yield* packedFile(place, path);
+    } else {
+      report.skipped += 1;
     }
   }
 }
@@ -59,6 +67,7 @@ async function* packedDirectory(
   name: string,
   path: string,
   depth: number,
+  report: Pick<TreeReport, "skipped">,
 ): AsyncGenerator<Uint8Array, void, undefined> {
   const directory = await above.enter(name).catch((error: unknown) => {
     throw isNoDirectory(error) ? replaced(path) : named(error, path);
@@ -66,7 +75,7 @@ async function* packedDirectory(
   try {
     const { mode } = await directory.stat();
     yield header({ path: `${path}/`, kind: "directory", mode, size: 0, target: "" });
-    yield* packed(directory, `${path}/`, depth + 1);
+    yield* packed(directory, `${path}/`, depth + 1, report);
   } finally {
     await directory.close();
   }

@@ -96,8 +96,9 @@ test("trees go there and back", async () => {
     await writeFile(join(here, "up", "empty"), "");
     await symlink(`sub/${long}`, join(here, "up", "link"));
     await writeFile(Buffer.from(`${join(here, "up")}/\xff\xfe`, "latin1"), "no text");
+    await symlink("/etc/passwd", join(here, "up", "out"));
     const sent = await sandbox.files.upload(join(here, "up"), "tree");
-    assert.deepEqual([sent.files, sent.links], [4, 1]);
+    assert.deepEqual([sent.files, sent.links, sent.skipped], [4, 1, 1]);
     assert.equal((await sandbox.run("./tree/run")).stdout, "ran\n");
     await sandbox.run("ln -s /etc/passwd tree/out; ln -s sub/../../.. tree/up; mkfifo tree/pipe");
     const got = await sandbox.files.download("tree", join(here, "down"));
