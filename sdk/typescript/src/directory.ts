@@ -56,10 +56,24 @@ export class Directory {
   }
 }
 
+/** A name as people may see it. A sandbox may have chosen it: what would do something to a terminal is escaped. */
+export function shown(name: string): string {
+  const escaped = (character: string): string => `\\u{${character.codePointAt(0)?.toString(16)}}`;
+  return Buffer.from(name, "latin1").toString().replace(/[\p{C}\p{Zl}\p{Zp}]/gu, escaped);
+}
+
 /** An error that says which name it is about, rather than which descriptor. */
 export function named(error: unknown, path: string): unknown {
-  if (error instanceof Error) error.message = error.message.replace(/'\/proc\/self\/fd\/\d+(\/[^']*)?'/, `'${path}'`);
-  return error;
+  if (!(error instanceof Error)) return error;
+  const told: NodeJS.ErrnoException & { dest?: string } = error;
+  for (const part of ["path", "dest"] as const) {
+    const place = told[part];
+    if (!place?.startsWith(`${OPEN}/`)) continue;
+    told[part] = shown(path);
+    // By a function: in a plain replacement, `$&` would mean something.
+    told.message = told.message.replace(place, () => shown(path));
+  }
+  return told;
 }
 
 /** Whether something else was where a directory should have been. */

@@ -4,7 +4,7 @@
 import { constants } from "node:fs";
 import { type FileHandle, lstat, mkdir, open, readlink, symlink, unlink } from "node:fs/promises";
 import { posix } from "node:path";
-import { Directory, isNoDirectory, named } from "./directory.js";
+import { Directory, isNoDirectory, named, shown } from "./directory.js";
 import { errorOf } from "./errors.js";
 import { TarReader, ending, header, padding } from "./tar.js";
 
@@ -30,6 +30,8 @@ export async function* packTree(
   const root = await Directory.open(directory);
   try {
     yield* packed(root, "", 0, report);
+  } catch (error) {
+    throw named(error, Buffer.from(directory).toString("latin1"));
   } finally {
     await root.close();
   }
@@ -43,22 +45,36 @@ async function* packed(
   report: Pick<TreeReport, "skipped">,
 ): AsyncGenerator<Uint8Array, void, undefined> {
   for (const name of await directory.names()) {
-    const place = directory.at(name);
     const path = prefix + name;
     if (depth >= DEEPEST)
-      throw errorOf({ code: "archive-refused", message: `\`${path}\` is too deep for an archive` });
-    const found = await lstat(place);
-    if (found.isDirectory()) {
-      yield* packedDirectory(directory, name, path, depth, report);
-    } else if (found.isSymbolicLink()) {
-      const target = await readlink(place, "latin1");
-      if (staysInside(path, target)) yield header({ path, kind: "symlink", mode: 0o777, size: 0, target });
-      else report.skipped += 1;
-    } else if (found.isFile()) {
-      yield* packedFile(place, path);
-    } else {
-      report.skipped += 1;
+      throw errorOf({ code: "archive-refused", message: `\`${shown(path)}\` is too deep for an archive` });
+    try {
+      yield* packedEntry(directory, name, path, depth, report);
+    } catch (error) {
+      throw named(error, path);
     }
+  }
+}
+
+async function* packedEntry(
+  directory: Directory,
+  name: string,
+  path: string,
+  depth: number,
+  report: Pick<TreeReport, "skipped">,
+): AsyncGenerator<Uint8Array, void, undefined> {
+  const place = directory.at(name);
+  const found = await lstat(place);
+  if (found.isDirectory()) {
+    yield* packedDirectory(directory, name, path, depth, report);
+  } else if (found.isSymbolicLink()) {
+    const target = await readlink(place, "latin1");
+    if (staysInside(path, target)) yield header({ path, kind: "symlink", mode: 0o777, size: 0, target });
+    else report.skipped += 1;
+  } else if (found.isFile()) {
+    yield* packedFile(place, path);
+  } else {
+    report.skipped += 1;
   }
 }
 
@@ -70,7 +86,7 @@ async function* packedDirectory(
   report: Pick<TreeReport, "skipped">,
 ): AsyncGenerator<Uint8Array, void, undefined> {
   const directory = await above.enter(name).catch((error: unknown) => {
-    throw isNoDirectory(error) ? replaced(path) : named(error, path);
+    throw isNoDirectory(error) ? replaced(path) : error;
   });
   try {
     const { mode } = await directory.stat();
@@ -85,7 +101,7 @@ async function* packedFile(place: Buffer, path: string): AsyncGenerator<Uint8Arr
   // Without waiting: a pipe may have come in its place.
   const flags = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
   const file = await open(place, flags).catch((error: NodeJS.ErrnoException) => {
-    throw error.code === "ELOOP" || error.code === "ENXIO" ? replaced(path) : named(error, path);
+    throw error.code === "ELOOP" || error.code === "ENXIO" ? replaced(path) : error;
   });
   try {
     const found = await file.stat();
@@ -95,7 +111,7 @@ async function* packedFile(place: Buffer, path: string): AsyncGenerator<Uint8Arr
     for (let left = size; left > 0;) {
       const { buffer, bytesRead } = await file.read(Buffer.alloc(Math.min(left, PIECE)));
       if (bytesRead === 0)
-        throw errorOf({ code: "interrupted", message: `\`${path}\` became shorter while it was read` });
+        throw errorOf({ code: "interrupted", message: `\`${shown(path)}\` became shorter while it was read` });
       left -= bytesRead;
       yield buffer.subarray(0, bytesRead);
     }
@@ -106,7 +122,8 @@ async function* packedFile(place: Buffer, path: string): AsyncGenerator<Uint8Arr
 }
 
 function replaced(path: string): Error {
-  return errorOf({ code: "interrupted", message: `\`${path}\` was replaced by something else while it was read` });
+  const message = `\`${shown(path)}\` was replaced by something else while it was read`;
+  return errorOf({ code: "interrupted", message });
 }
 
 /** Unpacks a tar archive below a directory, which is made where it is missing. Files that exist are replaced. */
@@ -236,7 +253,7 @@ class Tree {
 function outside(path: string): Error {
   return errorOf({
     code: "archive-refused",
-    message: `the archive has \`${path}\`, which leads outside or through a link`,
+    message: `the archive has \`${shown(path)}\`, which leads outside or through a link`,
     remedy: "look at what the sandbox made of that directory",
   });
 }

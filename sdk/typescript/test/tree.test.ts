@@ -1,11 +1,12 @@
 // Trees whose directories are changed by somebody else while they are packed and unpacked.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { mkdir, mkdtemp, readFile, readdir, readlink, rename, rm, symlink, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, open, readFile, readdir, readlink, rename, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { ArchiveRefusedError } from "belljar";
+import { Directory, named } from "../src/directory.js";
 import { TarReader, ending, header, padding } from "../src/tar.js";
 import { packTree, unpackTree } from "../src/tree.js";
 import { failureOf } from "./server.js";
@@ -173,6 +174,41 @@ test("an error names what it is about", async () => {
       yield ending();
     };
     assert.match((await failureOf(unpackTree(archive(), tree))).message, /'c\/d'$/);
+  });
+});
+
+test("errors of what is packed name what they are about", async () => {
+  await within(async ({ tree }) => {
+    for (const name of ["x's", "x$&", "xé"]) {
+      await writeFile(join(tree, "b", name), "");
+      const pack = async (): Promise<void> => {
+        // Gone after it was seen.
+        for await (const piece of packTree(tree))
+          if (Buffer.from(piece).toString("latin1", 0, 5) === "b/key") await rm(join(tree, "b", name));
+      };
+      const failure = (await failureOf(pack())) as NodeJS.ErrnoException;
+      assert.equal(failure.message, `ENOENT: no such file or directory, lstat 'b/${name}'`);
+      assert.equal(failure.path, `b/${name}`);
+    }
+    for (const name of ["it's", "$&", "größe", "\x1b]0;x\x07"]) {
+      const bytes = Buffer.from(name).toString("latin1");
+      const handle = await Directory.open(tree);
+      const failure = named(await failureOf(open(handle.at(bytes))), bytes) as NodeJS.ErrnoException;
+      await handle.close();
+      const expected = name.replace("\x1b", "\\u{1b}").replace("\x07", "\\u{7}");
+      assert.equal(failure.path, expected);
+      assert.equal(failure.message, `ENOENT: no such file or directory, open '${expected}'`);
+    }
+  });
+});
+
+test("names in refusals are harmless", async () => {
+  await within(async ({ tree }) => {
+    const archive = async function* (): AsyncGenerator<Uint8Array> {
+      yield file("../\x1b]0;x\x07\n", "x");
+    };
+    const failure = await failureOf(unpackTree(archive(), tree));
+    assert.match(failure.message, /`\.\.\/\\u\{1b\}]0;x\\u\{7\}\\u\{a\}`/);
   });
 });
 
