@@ -98,15 +98,8 @@ async function* packedDirectory(
 }
 
 async function* packedFile(place: Buffer, path: string): AsyncGenerator<Uint8Array, void, undefined> {
-  // Without waiting: a pipe may have come in its place.
-  const flags = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
-  const file = await open(place, flags).catch((error: NodeJS.ErrnoException) => {
-    throw error.code === "ELOOP" || error.code === "ENXIO" ? replaced(path) : error;
-  });
+  const { file, size, mode } = await openFile(place, path);
   try {
-    const found = await file.stat();
-    if (!found.isFile()) throw replaced(path);
-    const { size, mode } = found;
     yield header({ path, kind: "file", mode, size, target: "" });
     for (let left = size; left > 0;) {
       const { buffer, bytesRead } = await file.read(Buffer.alloc(Math.min(left, PIECE)));
@@ -118,6 +111,25 @@ async function* packedFile(place: Buffer, path: string): AsyncGenerator<Uint8Arr
     yield padding(size);
   } finally {
     await file.close();
+  }
+}
+
+/** Opens what was seen to be a file, if it still is. A pipe in its place keeps nobody waiting. */
+export async function openFile(
+  place: Buffer,
+  path: string,
+): Promise<{ file: FileHandle; size: number; mode: number }> {
+  const flags = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
+  const file = await open(place, flags).catch((error: NodeJS.ErrnoException) => {
+    throw error.code === "ELOOP" || error.code === "ENXIO" ? replaced(path) : error;
+  });
+  try {
+    const found = await file.stat();
+    if (!found.isFile()) throw replaced(path);
+    return { file, size: found.size, mode: found.mode };
+  } catch (error) {
+    await file.close();
+    throw error;
   }
 }
 

@@ -8,7 +8,7 @@ import { test } from "node:test";
 import { ArchiveRefusedError } from "belljar";
 import { Directory, named } from "../src/directory.js";
 import { TarReader, ending, header, padding } from "../src/tar.js";
-import { packTree, unpackTree } from "../src/tree.js";
+import { openFile, packTree, unpackTree } from "../src/tree.js";
 import { failureOf } from "./server.js";
 
 interface Places {
@@ -78,15 +78,19 @@ test("a directory that becomes a link is not packed through it", async () => {
   });
 });
 
-test("a file that becomes a pipe or a link keeps nobody waiting", async () => {
-  await within(async (places) => {
-    const key = join(places.tree, "b", "key");
-    const pipe = async (): Promise<void> => {
-      await rm(key);
-      execFileSync("mkfifo", [key]);
-    };
-    const found = await packed(places, "b/", pipe);
-    assert.deepEqual([...found.keys()], ["a", "b/"]);
+test("what became something else since it was seen is not read", async () => {
+  await within(async ({ tree, host }) => {
+    execFileSync("mkfifo", [join(tree, "pipe")]);
+    await symlink(join(host, "key"), join(tree, "link"));
+    const opened = (name: string): ReturnType<typeof openFile> => openFile(Buffer.from(join(tree, name)), name);
+    for (const name of ["pipe", "link", "b"]) {
+      const { message } = await failureOf(opened(name));
+      assert.match(message, new RegExp(`^\`${name}\` was replaced by something else`));
+    }
+    // The twin: it is what it was.
+    const { file, size } = await opened("a");
+    await file.close();
+    assert.equal(size, 5);
   });
 });
 
