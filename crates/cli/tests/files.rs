@@ -75,20 +75,24 @@ fn files_and_directories_are_copied_both_ways() {
     place.write("tree/a.txt", "a\n");
     place.write("tree/sub/b.txt", "b\n");
     std::os::unix::fs::symlink("a.txt", place.path("tree/link")).unwrap();
+    // One of zeros that are not on the disk.
+    std::fs::File::create(place.path("tree/sub/holes")).unwrap().set_len(1 << 20).unwrap();
     place.run(&["cp", "tree/a.txt", "f:/tmp/"]).exits(0);
     place.run(&["exec", "f", "--", "cat", "/tmp/a.txt"]).says("a\n").exits(0);
     let copied = place.run(&["cp", "tree", "f:/tmp", "--json"]).exits(0).json();
-    assert_eq!((&copied["files"], &copied["links"]), (&2.into(), &1.into()));
+    assert_eq!((&copied["files"], &copied["links"]), (&3.into(), &1.into()));
     place
         .run(&["exec", "f", "--", "cat", "/tmp/tree/sub/b.txt", "/tmp/tree/link"])
         .says("b\na\n")
         .exits(0);
+    place.run(&["exec", "f", "--cmd", "wc -c < /tmp/tree/sub/holes"]).says("1048576\n").exits(0);
     place
         .run(&["exec", "f", "--cmd", "mkfifo /tmp/tree/pipe; chmod 4755 /tmp/tree/a.txt"])
         .exits(0);
     place.run(&["cp", "f:/tmp/tree", "back"]).exits(0);
     let read = |name: &str| std::fs::read_to_string(place.path(name)).unwrap();
     assert_eq!((read("back/sub/b.txt"), read("back/link")), ("b\n".into(), "a\n".into()));
+    assert!(std::fs::read(place.path("back/sub/holes")).unwrap() == vec![0; 1 << 20]);
     assert!(!place.path("back/pipe").exists());
     place.run(&["cp", "f:/tmp/a.txt", "."]).exits(0);
     assert_eq!(read("a.txt"), "a\n");
@@ -104,6 +108,28 @@ fn files_and_directories_are_copied_both_ways() {
     let missing = place.run(&["cp", "--json", "f:/tmp/none", "x"]).exits(125).json();
     assert_eq!(missing["error"]["code"], "file-not-found");
     assert!(!place.path("x").exists());
+}
+
+/// Long ones, and such as are no text.
+#[test]
+fn any_name_is_copied_both_ways() {
+    use std::os::unix::ffi::OsStringExt;
+    let Some(place) = place() else { return };
+    let names = [
+        [0xff; 120].to_vec(),
+        [&[b'd'; 10][..], b"\xff", &[b'd'; 30], b"/", &[b'e'; 40], b"/", &[b'f'; 40]].concat(),
+    ];
+    for (name, content) in names.iter().zip(["one", "two"]) {
+        let path = place.path("tree").join(std::ffi::OsString::from_vec(name.clone()));
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
+    }
+    place.run(&["cp", "tree", "f:/tmp/tree"]).exits(0);
+    place.run(&["cp", "f:/tmp/tree", "back"]).exits(0);
+    for (name, content) in names.into_iter().zip(["one", "two"]) {
+        let path = place.path("back").join(std::ffi::OsString::from_vec(name));
+        assert_eq!(std::fs::read_to_string(path).unwrap(), content);
+    }
 }
 
 /// The sandbox leaves links where later copies will go.

@@ -287,6 +287,32 @@ fn the_adapter_takes_its_sandbox_with_it_when_it_is_ended() {
     }
 }
 
+/// What programs do that want to be rid of it: they close its input and send a signal, or make sure with a second one.
+#[test]
+fn one_wish_to_end_is_enough_for_the_adapter_to_take_its_sandbox_with_it() {
+    let place = place!();
+    let endings: [(bool, &[&str]); 3] =
+        [(true, &["TERM"]), (false, &["HUP", "TERM"]), (true, &["HUP", "INT", "TERM"])];
+    for (closes, signals) in endings.repeat(5) {
+        let mut adapter = hearing(&place, "--default-signal", &["proxy"]).spawn().unwrap();
+        let mut input = adapter.stdin.take().unwrap();
+        input.write_all(b"{\"op\":\"ping\"}\n").unwrap();
+        let mut lines = BufReader::new(adapter.stdout.take().unwrap());
+        let mut line = String::new();
+        lines.read_line(&mut line).unwrap();
+        assert_eq!(line, "{\"op\":\"pong\"}\n");
+        // Stopped meanwhile, so that it hears of all of it together.
+        send("STOP", &adapter);
+        let input = (!closes).then_some(input);
+        signals.iter().for_each(|signal| send(signal, &adapter));
+        send("CONT", &adapter);
+        assert!(adapter.wait().unwrap().code().is_some(), "{signals:?}");
+        drop(input);
+        let left = place.run(&["list", "--json"]).exits(0).json();
+        assert_eq!(left, serde_json::json!([]), "{signals:?}");
+    }
+}
+
 /// The binary with an open input, to which signals mean what they should, or nothing: `nohup` and scripts have them ignored.
 fn hearing(place: &Place, how: &str, words: &[&str]) -> Command {
     let plain = place.command(words);

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import os
 import stat
 import tarfile
+import threading
+from contextlib import closing
 from pathlib import Path
+from typing import BinaryIO, cast
 
 import pytest
 
 from belljar import _pack, _trees, errors
+from belljar._async.pieces import pieces
 
 Entry = tuple[str, bytes, str]
 FILE, DIRECTORY, LINK, HARD = tarfile.REGTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE
@@ -72,6 +77,23 @@ def test_what_lies_outside_is_refused(tmp_path: Path, entries: list[Entry]) -> N
         assert not path.is_file() or path.read_text() != "secret"
 
 
+def test_names_in_errors_are_harmless(tmp_path: Path) -> None:
+    name = "a\x1b]0;x\x07\nb\u202e"
+    for entry in [(name, tarfile.FIFOTYPE, ""), (f"../{name}", FILE, "x")]:
+        with pytest.raises(errors.ArchiveRefused) as refused:
+            unpack(tmp_path / "target", entry)
+        assert refused.value.cause.isprintable()
+        assert r"a\x1b]0;x\x07\nb\u202e` " in refused.value.cause
+    (tmp_path / "target" / name).symlink_to("x")
+    root = os.open(tmp_path / "target", os.O_RDONLY)
+    try:
+        with pytest.raises(errors.Interrupted) as replaced, _pack._opened(root, name, name, stat.S_IFREG):
+            pass
+    finally:
+        os.close(root)
+    assert str(replaced.value).isprintable()
+
+
 def test_what_is_there_is_never_written_through(tmp_path: Path) -> None:
     outside, target = tmp_path / "outside", tmp_path / "target"
     target.mkdir()
@@ -89,7 +111,7 @@ def test_what_is_there_is_never_written_through(tmp_path: Path) -> None:
 def packed(source: Path) -> dict[str, str]:
     """Names, and what is behind them."""
     found = {}
-    with _trees.pack(source) as file, tarfile.open(fileobj=file) as archive:
+    with closing(_trees.Packed(source)) as file, tarfile.open(fileobj=cast(BinaryIO, file), mode="r|") as archive:
         for entry in archive:
             content = archive.extractfile(entry) if entry.isreg() else None
             found[entry.name] = f"-> {entry.linkname}" if content is None else content.read().decode()
@@ -109,21 +131,82 @@ def tree(tmp_path: Path) -> Path:
 
 
 def test_a_directory_that_becomes_a_link_is_not_packed_through_it(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    add = tarfile.TarFile.addfile
+    header = _pack._header
 
-    def add_and_swap(archive: tarfile.TarFile, entry: tarfile.TarInfo, content: io.BytesIO | None = None) -> None:
-        add(archive, entry, content)
-        if entry.name == "b":
+    def header_and_swap(path: str, found: os.stat_result, kind: bytes, *, size: int = 0, link: str = "") -> bytes:
+        if path == "b":
             (tree / "b").rename(tree / "z")
             (tree / "b").symlink_to(tree.parent / "host")
+        return header(path, found, kind, size=size, link=link)
 
     with monkeypatch.context() as meanwhile:
-        meanwhile.setattr(tarfile.TarFile, "addfile", add_and_swap)
+        meanwhile.setattr(_pack, "_header", header_and_swap)
         assert packed(tree)["b/key"] == "ours"
-    # As a link from the beginning it is one, which a sandbox refuses.
-    found = packed(tree)
-    assert found["b"] == f"-> {tree.parent / 'host'}"
-    assert "the host's" not in found.values()
+    # As a link from the beginning it is one, which a sandbox would refuse.
+    assert packed(tree) == {"a": "first", "z": "-> ", "z/key": "ours"}
+
+
+def test_a_file_is_sent_as_it_is_read(tree: Path) -> None:
+    os.truncate(tree / "a", 1 << 40)
+    before = len(os.listdir("/proc/self/fd"))
+    with closing(_trees.Packed(tree)) as file:
+        # Nobody waits for the rest, and nothing keeps it.
+        assert len(file.read(1 << 20)) == 1 << 20
+        assert len(file._held) <= _pack._PIECE
+    assert len(os.listdir("/proc/self/fd")) == before
+    with pytest.raises(ValueError, match="closed"):
+        file.read(1)
+
+
+def test_a_file_that_changes_its_size_is_what_it_was(tree: Path) -> None:
+    for size, expected in [(5, "first"), (9, "first"), (4, None)]:
+        (tree / "a").write_text("first")
+        with closing(_trees.Packed(tree)) as file:
+            header = file.read(tarfile.BLOCKSIZE)
+            # Its content is read when it is asked for.
+            os.truncate(tree / "a", size)
+            if expected is None:
+                with pytest.raises(errors.Interrupted, match="`a` became shorter"):
+                    file.read(tarfile.BLOCKSIZE)
+            else:
+                assert tarfile.TarInfo.frombuf(header, "utf-8", "strict").size == 5
+                assert file.read(tarfile.BLOCKSIZE) == b"first" + bytes(tarfile.BLOCKSIZE - 5)
+
+
+def test_plain_files_need_one_header_each(tree: Path) -> None:
+    os.utime(tree / "a", (5.5, 5.5))
+    with closing(_trees.Packed(tree)) as file:
+        # `a` and `b/key` with their contents, `b`, and the end.
+        assert len(file.read(1 << 20)) == (2 + 1 + 2 + 2) * tarfile.BLOCKSIZE
+
+
+def test_what_is_too_deep_is_said_so(tmp_path: Path) -> None:
+    deep = tmp_path.joinpath(*["d"] * 128)
+    deep.mkdir(parents=True)
+    assert len(packed(tmp_path)) == 128
+    (deep / "file").touch()
+    with pytest.raises(errors.ArchiveRefused, match="too deep for an archive"):
+        packed(tmp_path)
+
+
+def test_files_are_read_beside_the_event_loop() -> None:
+    class Slow:
+        """Has something once the loop has gone on."""
+
+        def __init__(self) -> None:
+            self.ready = threading.Event()
+            self.left = [b"piece"]
+
+        def read(self, size: int) -> bytes:
+            assert self.ready.wait(10)
+            return self.left.pop() if self.left else b""
+
+    async def read() -> list[bytes]:
+        slow = Slow()
+        asyncio.get_running_loop().call_soon(slow.ready.set)
+        return [piece async for piece in pieces(cast(BinaryIO, slow))]
+
+    assert asyncio.run(read()) == [b"piece"]
 
 
 def test_what_became_something_else_is_not_read(tree: Path) -> None:
@@ -145,10 +228,26 @@ def test_modes_times_and_second_names_go_along(tree: Path) -> None:
     (tree / "a").chmod(0o751)
     os.utime(tree / "a", (5, 5))
     os.link(tree / "a", tree / "again")
-    os.mkfifo(tree / "pipe")
-    with _trees.pack(tree) as file, tarfile.open(fileobj=file) as archive:
+    with closing(_trees.Packed(tree)) as file, tarfile.open(fileobj=cast(BinaryIO, file), mode="r|") as archive:
         entries = {entry.name: entry for entry in archive}
-    assert list(entries) == ["a", "again", "b", "b/key", "pipe"]
+    assert list(entries) == ["a", "again", "b", "b/key"]
     assert (entries["a"].mode, entries["a"].mtime) == (0o751, 5)
     assert (entries["again"].type, entries["again"].linkname) == (HARD, "a")
-    assert (entries["b"].type, entries["pipe"].type) == (DIRECTORY, tarfile.FIFOTYPE)
+    assert entries["b"].type == DIRECTORY
+
+
+def test_what_a_sandbox_would_refuse_is_left_out(tree: Path) -> None:
+    os.mkfifo(tree / "pipe")
+    links = {
+        "absolute": "/etc/passwd",
+        "above": "../x",
+        "b/above": "../../x",
+        "b/behind": "../b/../a",
+        "b/inside": "../a",
+        "nowhere": "./x/y",
+    }
+    for name, target in links.items():
+        (tree / name).symlink_to(target)
+    with closing(_trees.Packed(tree)) as file, tarfile.open(fileobj=cast(BinaryIO, file), mode="r|") as archive:
+        assert [entry.name for entry in archive] == ["a", "b", "b/inside", "b/key", "nowhere"]
+        assert file.left_out == 5

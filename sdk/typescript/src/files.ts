@@ -217,8 +217,12 @@ export class Files {
   }
 
   /** Copies a directory of this machine, with all that is in it, below a directory of the sandbox. */
-  async upload(directory: string, path: string, options: Signalled = {}): Promise<api.WriteArchiveResponse> {
-    return await this.writeArchive(path, packTree(directory), { signal: options.signal });
+  async upload(directory: string, path: string, options: Signalled = {}): Promise<TreeReport> {
+    const left = { skipped: 0 };
+    const { files, directories, links, bytes } = await this.writeArchive(path, packTree(directory, left), {
+      signal: options.signal,
+    });
+    return { files, directories, links, bytes, ...left };
   }
 
   /**

@@ -1,4 +1,7 @@
 // Tar, as much of it as trees of files need: files, directories and links, with names and sizes of any length.
+//
+// Names are bytes, and need not be text. They stand in strings whose characters are one byte each (`latin1`), so that two
+// names that differ never become one.
 
 const BLOCK = 512;
 /** The largest number that eleven octal digits hold. */
@@ -18,8 +21,8 @@ export interface Entry {
 /** The blocks before an entry's data. */
 export function header(entry: Entry): Buffer {
   const extra: [string, string][] = [];
-  if (Buffer.byteLength(entry.path) > 100) extra.push(["path", entry.path]);
-  if (Buffer.byteLength(entry.target) > 100) extra.push(["linkpath", entry.target]);
+  if (entry.path.length > 100) extra.push(["path", entry.path]);
+  if (entry.target.length > 100) extra.push(["linkpath", entry.target]);
   if (entry.size > OCTAL_MAX) extra.push(["size", String(entry.size)]);
   const type = { file: "0", directory: "5", symlink: "2", other: "0" }[entry.kind];
   const block = plain(entry.path, type, entry.mode, Math.min(entry.size, OCTAL_MAX), entry.target);
@@ -41,7 +44,7 @@ export function ending(): Buffer {
 function plain(path: string, type: string, mode: number, size: number, target: string): Buffer {
   const block = Buffer.alloc(BLOCK);
   // A name that is cut here is whole in the record before.
-  Buffer.from(path).copy(block, 0, 0, 100);
+  Buffer.from(path, "latin1").copy(block, 0, 0, 100);
   const octal = (value: number, at: number, width: number): void => {
     block.write(`${value.toString(8).padStart(width - 1, "0")}\0`, at, "latin1");
   };
@@ -52,7 +55,7 @@ function plain(path: string, type: string, mode: number, size: number, target: s
   octal(0, 136, 12);
   block.fill(" ", 148, 156);
   block.write(type, 156, "latin1");
-  Buffer.from(target).copy(block, 157, 0, 100);
+  Buffer.from(target, "latin1").copy(block, 157, 0, 100);
   block.write("ustar\u000000", 257, "latin1");
   octal(
     block.reduce((sum, byte) => sum + byte, 0),
@@ -64,10 +67,10 @@ function plain(path: string, type: string, mode: number, size: number, target: s
 
 /** `LENGTH NAME=VALUE\n`, where the length counts itself. */
 function record(name: string, value: string): Buffer {
-  const rest = Buffer.byteLength(` ${name}=${value}\n`);
+  const rest = ` ${name}=${value}\n`.length;
   let length = rest + String(rest).length;
   length = rest + String(length).length;
-  return Buffer.from(`${length} ${name}=${value}\n`);
+  return Buffer.from(`${length} ${name}=${value}\n`, "latin1");
 }
 
 /** Reads entries one after the other; an entry's data is read, or skipped, before the next. */
@@ -162,7 +165,7 @@ function number(field: Buffer): number {
 
 function text(field: Buffer): string {
   const end = field.indexOf(0);
-  return field.toString("utf8", 0, end < 0 ? field.length : end);
+  return field.toString("latin1", 0, end < 0 ? field.length : end);
 }
 
 function* records(data: Buffer): Generator<[string, string], void, undefined> {
@@ -171,7 +174,7 @@ function* records(data: Buffer): Generator<[string, string], void, undefined> {
     const length = Number(data.toString("latin1", at, space));
     const equals = data.indexOf(0x3d, space);
     if (space < 0 || equals < 0 || !Number.isSafeInteger(length) || length <= space - at) throw damaged("a record");
-    yield [data.toString("utf8", space + 1, equals), data.toString("utf8", equals + 1, at + length - 1)];
+    yield [data.toString("latin1", space + 1, equals), data.toString("latin1", equals + 1, at + length - 1)];
     at += length;
   }
 }

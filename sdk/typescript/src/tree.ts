@@ -4,45 +4,77 @@
 import { constants } from "node:fs";
 import { type FileHandle, lstat, mkdir, open, readlink, symlink, unlink } from "node:fs/promises";
 import { posix } from "node:path";
-import { Directory, isNoDirectory, named } from "./directory.js";
+import { Directory, isNoDirectory, named, shown } from "./directory.js";
 import { errorOf } from "./errors.js";
 import { TarReader, ending, header, padding } from "./tar.js";
 
-/** What was made on this machine. */
+/** What was copied. */
 export interface TreeReport {
   files: number;
   directories: number;
   links: number;
   bytes: number;
-  /** Entries of other kinds, and links that lead outside. */
+  /** What was left out: entries of other kinds, and links that lead outside. */
   skipped: number;
 }
 
 const PIECE = 256 * 1024;
+/** Directories in each other; a sandbox takes no more. */
+const DEEPEST = 128;
 
-/** A directory with all that is in it as a tar archive. Links stay links; devices, pipes and sockets are left out. */
-export async function* packTree(directory: string): AsyncGenerator<Uint8Array, void, undefined> {
+/** A directory with all that is in it as a tar archive. Links stay links; what a sandbox would refuse is left out and counted. */
+export async function* packTree(
+  directory: string,
+  report: Pick<TreeReport, "skipped"> = { skipped: 0 },
+): AsyncGenerator<Uint8Array, void, undefined> {
   const root = await Directory.open(directory);
   try {
-    yield* packed(root, "");
+    yield* packed(root, "", 0, report);
+  } catch (error) {
+    throw named(error, Buffer.from(directory).toString("latin1"));
   } finally {
     await root.close();
   }
   yield ending();
 }
 
-async function* packed(directory: Directory, prefix: string): AsyncGenerator<Uint8Array, void, undefined> {
+async function* packed(
+  directory: Directory,
+  prefix: string,
+  depth: number,
+  report: Pick<TreeReport, "skipped">,
+): AsyncGenerator<Uint8Array, void, undefined> {
   for (const name of await directory.names()) {
-    const place = directory.at(name);
     const path = prefix + name;
-    const found = await lstat(place);
-    if (found.isDirectory()) {
-      yield* packedDirectory(directory, name, path);
-    } else if (found.isSymbolicLink()) {
-      yield header({ path, kind: "symlink", mode: 0o777, size: 0, target: await readlink(place) });
-    } else if (found.isFile()) {
-      yield* packedFile(place, path);
+    if (depth >= DEEPEST)
+      throw errorOf({ code: "archive-refused", message: `\`${shown(path)}\` is too deep for an archive` });
+    try {
+      yield* packedEntry(directory, name, path, depth, report);
+    } catch (error) {
+      throw named(error, path);
     }
+  }
+}
+
+async function* packedEntry(
+  directory: Directory,
+  name: string,
+  path: string,
+  depth: number,
+  report: Pick<TreeReport, "skipped">,
+): AsyncGenerator<Uint8Array, void, undefined> {
+  const place = directory.at(name);
+  const found = await lstat(place);
+  if (found.isDirectory()) {
+    yield* packedDirectory(directory, name, path, depth, report);
+  } else if (found.isSymbolicLink()) {
+    const target = await readlink(place, "latin1");
+    if (staysInside(path, target)) yield header({ path, kind: "symlink", mode: 0o777, size: 0, target });
+    else report.skipped += 1;
+  } else if (found.isFile()) {
+    yield* packedFile(place, path);
+  } else {
+    report.skipped += 1;
   }
 }
 
@@ -50,34 +82,29 @@ async function* packedDirectory(
   above: Directory,
   name: string,
   path: string,
+  depth: number,
+  report: Pick<TreeReport, "skipped">,
 ): AsyncGenerator<Uint8Array, void, undefined> {
   const directory = await above.enter(name).catch((error: unknown) => {
-    throw isNoDirectory(error) ? replaced(path) : named(error, path);
+    throw isNoDirectory(error) ? replaced(path) : error;
   });
   try {
     const { mode } = await directory.stat();
     yield header({ path: `${path}/`, kind: "directory", mode, size: 0, target: "" });
-    yield* packed(directory, `${path}/`);
+    yield* packed(directory, `${path}/`, depth + 1, report);
   } finally {
     await directory.close();
   }
 }
 
-async function* packedFile(place: string, path: string): AsyncGenerator<Uint8Array, void, undefined> {
-  // Without waiting: a pipe may have come in its place.
-  const flags = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
-  const file = await open(place, flags).catch((error: NodeJS.ErrnoException) => {
-    throw error.code === "ELOOP" || error.code === "ENXIO" ? replaced(path) : named(error, path);
-  });
+async function* packedFile(place: Buffer, path: string): AsyncGenerator<Uint8Array, void, undefined> {
+  const { file, size, mode } = await openFile(place, path);
   try {
-    const found = await file.stat();
-    if (!found.isFile()) throw replaced(path);
-    const { size, mode } = found;
     yield header({ path, kind: "file", mode, size, target: "" });
     for (let left = size; left > 0;) {
       const { buffer, bytesRead } = await file.read(Buffer.alloc(Math.min(left, PIECE)));
       if (bytesRead === 0)
-        throw errorOf({ code: "interrupted", message: `\`${path}\` became shorter while it was read` });
+        throw errorOf({ code: "interrupted", message: `\`${shown(path)}\` became shorter while it was read` });
       left -= bytesRead;
       yield buffer.subarray(0, bytesRead);
     }
@@ -87,8 +114,28 @@ async function* packedFile(place: string, path: string): AsyncGenerator<Uint8Arr
   }
 }
 
+/** Opens what was seen to be a file, if it still is. A pipe in its place keeps nobody waiting. */
+export async function openFile(
+  place: Buffer,
+  path: string,
+): Promise<{ file: FileHandle; size: number; mode: number }> {
+  const flags = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
+  const file = await open(place, flags).catch((error: NodeJS.ErrnoException) => {
+    throw error.code === "ELOOP" || error.code === "ENXIO" ? replaced(path) : error;
+  });
+  try {
+    const found = await file.stat();
+    if (!found.isFile()) throw replaced(path);
+    return { file, size: found.size, mode: found.mode };
+  } catch (error) {
+    await file.close();
+    throw error;
+  }
+}
+
 function replaced(path: string): Error {
-  return errorOf({ code: "interrupted", message: `\`${path}\` was replaced by something else while it was read` });
+  const message = `\`${shown(path)}\` was replaced by something else while it was read`;
+  return errorOf({ code: "interrupted", message });
 }
 
 /** Unpacks a tar archive below a directory, which is made where it is missing. Files that exist are replaced. */
@@ -175,7 +222,7 @@ class Tree {
   }
 
   async makeLink(path: string, target: string): Promise<void> {
-    await this.#cleared(path, (place) => symlink(target, place));
+    await this.#cleared(path, (place) => symlink(Buffer.from(target, "latin1"), place));
   }
 
   async close(): Promise<void> {
@@ -183,7 +230,7 @@ class Tree {
   }
 
   /** Makes something where nothing is any more. */
-  async #cleared<T>(path: string, make: (place: string) => Promise<T>): Promise<T> {
+  async #cleared<T>(path: string, make: (place: Buffer) => Promise<T>): Promise<T> {
     const names = path.split("/");
     const name = names.pop() ?? "";
     return await this.#in(path, names, async (directory) => {
@@ -218,7 +265,7 @@ class Tree {
 function outside(path: string): Error {
   return errorOf({
     code: "archive-refused",
-    message: `the archive has \`${path}\`, which leads outside or through a link`,
+    message: `the archive has \`${shown(path)}\`, which leads outside or through a link`,
     remedy: "look at what the sandbox made of that directory",
   });
 }

@@ -95,19 +95,23 @@ test("trees go there and back", async () => {
     await chmod(join(here, "up", "run"), 0o755);
     await writeFile(join(here, "up", "empty"), "");
     await symlink(`sub/${long}`, join(here, "up", "link"));
+    await writeFile(Buffer.from(`${join(here, "up")}/\xff\xfe`, "latin1"), "no text");
+    await symlink("/etc/passwd", join(here, "up", "out"));
     const sent = await sandbox.files.upload(join(here, "up"), "tree");
-    assert.deepEqual([sent.files, sent.links], [3, 1]);
+    assert.deepEqual([sent.files, sent.links, sent.skipped], [4, 1, 1]);
     assert.equal((await sandbox.run("./tree/run")).stdout, "ran\n");
     await sandbox.run("ln -s /etc/passwd tree/out; ln -s sub/../../.. tree/up; mkfifo tree/pipe");
     const got = await sandbox.files.download("tree", join(here, "down"));
-    assert.deepEqual([got.files, got.links, got.skipped >= 2], [3, 1, true]);
+    assert.deepEqual([got.files, got.links, got.skipped >= 2], [4, 1, true]);
+    const odd = Buffer.from(`${join(here, "down")}/\xff\xfe`, "latin1");
+    assert.equal(await readFile(odd, "utf8"), "no text");
     assert.deepEqual(await readFile(join(here, "down", "sub", long)), await readFile(join(here, "up", "sub", long)));
     assert.equal(await readlink(join(here, "down", "link")), `sub/${long}`);
     assert.equal((await lstat(join(here, "down", "run"))).mode & 0o777, 0o755);
     await assert.rejects(lstat(join(here, "down", "out")));
     await assert.rejects(lstat(join(here, "down", "up")));
     // Again, over what is there.
-    assert.equal((await sandbox.files.download("tree", join(here, "down"))).files, 3);
+    assert.equal((await sandbox.files.download("tree", join(here, "down"))).files, 4);
     const zip = await new Response(await sandbox.files.readArchive("tree/sub", { format: "zip" })).arrayBuffer();
     assert.equal(Buffer.from(zip).toString("latin1", 0, 2), "PK");
   } finally {

@@ -22,6 +22,10 @@ const INPUT_CHUNK: usize = 32 * 1024;
 /// Between TERM and KILL when we are asked to end.
 const GRACE: Duration = Duration::from_secs(5);
 
+/// Signals that come so close to each other are one wish: a terminal that closes sends several, and so does who makes sure.
+/// It is also the time that work has at least to reach whoever does it.
+const TOGETHER: Duration = Duration::from_millis(500);
+
 const SIGHUP: i32 = 1;
 const SIGINT: i32 = 2;
 
@@ -100,21 +104,37 @@ async fn hung_up(hang_up: &mut Option<Signal>) {
     }
 }
 
-/// Sees work through that would leave something behind. Who asks us to end is told so; who asks again has that status.
+/// Sees work through that would leave something behind. Who asks us to end, or has already, is told so when it takes long;
+/// who asks again after that has that status.
 pub(super) async fn see_through<T>(
     work: impl Future<Output = T>,
-    mut asked: impl AsyncFnMut() -> u8,
+    mut signal: impl AsyncFnMut() -> u8,
+    mut asked: Option<u8>,
     tell: impl FnOnce(),
 ) -> Result<(T, Option<u8>), u8> {
     let mut work = std::pin::pin!(work);
-    let status = tokio::select! {
-        done = &mut work => return Ok((done, None)),
-        status = asked() => status,
-    };
+    // In the order that they are written in: what is done is done, whoever asks meanwhile.
+    if asked.is_none() {
+        tokio::select! {
+            biased;
+            done = &mut work => return Ok((done, None)),
+            status = signal() => asked = Some(status),
+        }
+    }
+    let mut together = std::pin::pin!(tokio::time::sleep(TOGETHER));
+    loop {
+        tokio::select! {
+            biased;
+            done = &mut work => return Ok((done, asked)),
+            _ = signal() => {}
+            () = &mut together => break,
+        }
+    }
     tell();
     tokio::select! {
-        done = work => Ok((done, Some(status))),
-        status = asked() => Err(status),
+        biased;
+        done = work => Ok((done, asked)),
+        status = signal() => Err(status),
     }
 }
 
@@ -202,32 +222,44 @@ mod tests {
     use std::cell::Cell;
 
     #[tokio::test]
-    async fn work_is_seen_through_unless_one_asks_twice() {
+    async fn work_is_seen_through_unless_one_asks_again() {
         let (asks, mut asked) = mpsc::unbounded_channel();
-        let (finish, finished) = tokio::sync::oneshot::channel();
-        let told = Cell::new(0);
-        let tell = || told.set(told.get() + 1);
-        // Not asked.
-        let seen = see_through(async { 7 }, async || std::future::pending().await, tell).await;
-        assert_eq!((seen, told.get()), (Ok((7, None)), 0));
-        // Asked once: it goes on.
-        asks.send(143).unwrap();
-        let finish_when_told = || {
-            tell();
-            finish.send(8).unwrap();
-        };
-        let work = async { finished.await.unwrap() };
-        let next = async || match asked.recv().await {
+        let mut next = async || match asked.recv().await {
             Some(status) => status,
             None => std::future::pending().await,
         };
-        let seen = see_through(work, next, finish_when_told).await;
-        assert_eq!((seen, told.get()), (Ok((8, Some(143))), 1));
-        // And again: it does not.
-        asks.send(130).unwrap();
+        let told = Cell::new(0);
+        let tell = || told.set(told.get() + 1);
+        // Not asked.
+        let seen = see_through(async { 7 }, &mut next, None, tell).await;
+        assert_eq!((seen, told.get()), (Ok((7, None)), 0));
+        // Asked once, or several times at once: it goes on, and says so when it takes long.
+        let wishes: [(&[u8], Option<u8>); 3] =
+            [(&[143], None), (&[129, 143], None), (&[143], Some(129))];
+        for (asks_now, already) in wishes {
+            let (finish, finished) = tokio::sync::oneshot::channel();
+            for status in asks_now {
+                asks.send(*status).unwrap();
+            }
+            told.set(0);
+            let finish_when_told = || {
+                tell();
+                finish.send(8).unwrap();
+            };
+            let work = async { finished.await.unwrap() };
+            let seen = see_through(work, &mut next, already, finish_when_told).await;
+            let status = already.unwrap_or(asks_now[0]);
+            assert_eq!((seen, told.get()), (Ok((8, Some(status))), 1), "{asks_now:?}");
+        }
+        // And again, having been told: it does not.
+        for already in [None, Some(130)] {
+            asks.send(130).unwrap();
+            let again = || asks.send(143).unwrap();
+            let seen = see_through(std::future::pending::<()>(), &mut next, already, again).await;
+            assert_eq!(seen, Err(143));
+        }
+        // What is done at once is done, also where somebody asks.
         asks.send(143).unwrap();
-        let next = async || asked.recv().await.unwrap();
-        let seen = see_through(std::future::pending::<()>(), next, tell).await;
-        assert_eq!((seen, told.get()), (Err(143), 2));
+        assert_eq!(see_through(async { 9 }, &mut next, None, tell).await, Ok((9, None)));
     }
 }

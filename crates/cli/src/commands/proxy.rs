@@ -82,10 +82,11 @@ pub(crate) async fn proxy(context: &Context, args: ProxyArgs) -> Result<Done, Fa
             // The server makes it in any case; only when it is there can it be taken away.
             let tell =
                 || note(context.quiet, "ends when its sandbox is made; ask again to leave it");
-            match see_through(creation, async || signals.ending().await, tell).await {
+            match see_through(creation, async || signals.ending().await, None, tell).await {
                 Ok((created, asked)) => {
                     let sandbox = created?.into_inner().sandbox_id;
-                    Adapter { client: client.clone(), sandbox }.live(signals, asked).await
+                    let adapter = Adapter { client: client.clone(), sandbox };
+                    adapter.live(signals, asked, context.quiet).await
                 }
                 Err(status) => Ok(Done::Status(status)),
             }
@@ -100,18 +101,26 @@ struct Adapter {
 
 impl Adapter {
     /// Answers until the input ends, or somebody ends us, or has already; the sandbox ends with either.
-    async fn live(mut self, mut signals: Signals, asked: Option<u8>) -> Result<Done, Failure> {
-        let done = match asked {
-            Some(status) => Ok(Done::Status(status)),
+    async fn live(
+        mut self,
+        mut signals: Signals,
+        asked: Option<u8>,
+        quiet: bool,
+    ) -> Result<Done, Failure> {
+        let (served, asked) = match asked {
+            Some(_) => (Ok(()), asked),
             None => tokio::select! {
-                served = self.serve() => served.map(|()| Done::Success),
-                status = signals.ending() => Ok(Done::Status(status)),
+                served = self.serve() => (served, None),
+                status = signals.ending() => (Ok(()), Some(status)),
             },
         };
-        // One that was destroyed by request is gone already, which is fine. What was asked for happens without us, too.
-        tokio::select! {
-            destroyed = self.destroy() => done.and_then(|done| destroyed.map(|()| done)),
-            status = signals.ending() => Ok(Done::Status(status)),
+        let tell = || note(quiet, "ends when its sandbox is gone; ask again to leave it");
+        match see_through(self.destroy(), async || signals.ending().await, asked, tell).await {
+            // One that was destroyed by request is gone already, which is fine.
+            Ok((destroyed, asked)) => {
+                served.and(destroyed).map(|()| asked.map_or(Done::Success, Done::Status))
+            }
+            Err(status) => Ok(Done::Status(status)),
         }
     }
 

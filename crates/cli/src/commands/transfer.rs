@@ -31,11 +31,13 @@ pub(super) async fn upload<T>(
             let _ = failed.send((error, writer));
         }
     });
-    let mut call = std::pin::pin!(call(ReceiverStream::new(receiver)));
+    let mut call = Box::pin(call(ReceiverStream::new(receiver)));
     tokio::select! {
         result = &mut call => return Ok(result?),
         // Where nobody takes what is sent, the call has ended, and says why.
         failure = failure => if let Ok((error, writer)) = failure && !writer.sender.is_closed() {
+            // Before the writer goes, which would look like the end.
+            drop(call);
             return Err(Failure::new(Code::FileFailed, "what was to be sent cannot be read").caused_by(&error));
         }
     }
@@ -188,5 +190,29 @@ mod tests {
         )
         .await;
         assert_eq!(result.unwrap_err().causes, ["gone"]);
+    }
+
+    /// Where somebody else reads the stream, as a connection does, it could do so between the two.
+    #[tokio::test]
+    async fn the_stream_has_not_ended_when_its_call_is_given_up() {
+        struct Call(ReceiverStream<Vec<u8>>, Option<oneshot::Sender<bool>>);
+        impl Drop for Call {
+            fn drop(&mut self) {
+                let ended =
+                    self.0.as_mut().try_recv() == Err(mpsc::error::TryRecvError::Disconnected);
+                self.1.take().unwrap().send(ended).unwrap();
+            }
+        }
+        let (tell, told) = oneshot::channel();
+        let result = upload(
+            |_| Err(io::Error::other("gone")),
+            async |pieces| {
+                let _call = Call(pieces, Some(tell));
+                std::future::pending::<Result<(), Status>>().await
+            },
+        )
+        .await;
+        assert_eq!(result.unwrap_err().causes, ["gone"]);
+        assert!(!told.await.unwrap(), "it had ended");
     }
 }

@@ -89,12 +89,16 @@ class Copied:
 
 @dataclass(frozen=True)
 class Unpacked:
-    """What an archive had in it."""
+    """What an archive had in it.
+
+    `skipped` is what an upload left out: devices, pipes, sockets, and links that lead out of the tree.
+    """
 
     files: int
     directories: int
     links: int
     bytes: int
+    skipped: int = 0
 
     @classmethod
     def of(cls, message: api.WriteArchiveResponse) -> Unpacked:

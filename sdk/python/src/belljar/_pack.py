@@ -1,7 +1,8 @@
 """Packs a directory of this machine for a sandbox.
 
 Another sandbox may have the same directory and change it meanwhile. So directories are entered by descriptor, one name
-at a time and never through a link, and whatever is read was opened the same way: nothing from outside goes along.
+at a time and never through a link, and whatever is read was opened the same way: nothing from outside goes along. The
+archive is made as it is read, a piece at a time: how large files are is somebody else's word, too.
 """
 
 from __future__ import annotations
@@ -10,64 +11,115 @@ import errno
 import os
 import stat
 import tarfile
-from collections.abc import Iterator
+import threading
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 
-from belljar._generated.codes import Interrupted
+from belljar._generated.codes import ArchiveRefused, Interrupted
+from belljar._unpack import shown, stays_inside
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-# A sandbox refuses them, and says which.
-_SPECIAL = {stat.S_IFIFO: tarfile.FIFOTYPE, stat.S_IFCHR: tarfile.CHRTYPE, stat.S_IFBLK: tarfile.BLKTYPE}
 
 
-def pack(archive: tarfile.TarFile, source: str | os.PathLike[str]) -> None:
-    """Adds everything below `source`, by names relative to it."""
-    root = os.open(source, _DIRECTORY)
-    try:
-        _Packing(archive).all(root, "")
-    finally:
-        os.close(root)
+# Directories in each other; a sandbox takes no more.
+_DEEPEST = 128
+# Content is read in pieces of this size.
+_PIECE = 256 * 1024
+
+
+class Packed:
+    """Everything below `source` as an archive to be read, by names relative to it.
+
+    What a sandbox would refuse is left out and counted. It may be closed by another thread than reads it.
+    """
+
+    def __init__(self, source: str | os.PathLike[str]) -> None:
+        self._packing = _Packing()
+        self._pieces = self._packing.tree(source)
+        self._held = bytearray()
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def read(self, size: int) -> bytes:
+        """So many bytes, and fewer only at the end."""
+        with self._lock:
+            if self._closed:
+                # Not the end of it.
+                raise ValueError("the archive is closed")
+            while len(self._held) < size:
+                piece = next(self._pieces, None)
+                if piece is None:
+                    break
+                self._held += piece
+            data = bytes(self._held[:size])
+            del self._held[:size]
+            return data
+
+    @property
+    def left_out(self) -> int:
+        """Devices, pipes, sockets, and links that lead out, so far."""
+        return self._packing.left_out
+
+    def close(self) -> None:
+        with self._lock:
+            self._pieces.close()
+            self._closed = True
 
 
 class _Packing:
-    def __init__(self, archive: tarfile.TarFile) -> None:
-        self._archive = archive
+    def __init__(self) -> None:
         # Files with several names are sent once.
         self._known: dict[tuple[int, int], str] = {}
+        self.left_out = 0
 
-    def all(self, directory: int, prefix: str) -> None:
+    def tree(self, source: str | os.PathLike[str]) -> Generator[bytes, None, None]:
+        root = os.open(source, _DIRECTORY)
+        try:
+            yield from self.all(root, "", 0)
+        finally:
+            os.close(root)
+        yield bytes(2 * tarfile.BLOCKSIZE)
+
+    def all(self, directory: int, prefix: str, depth: int) -> Iterator[bytes]:
         for name in sorted(os.listdir(directory)):
-            self._entry(directory, name, prefix + name)
+            yield from self._entry(directory, name, prefix + name, depth)
 
-    def _entry(self, directory: int, name: str, path: str) -> None:
+    def _entry(self, directory: int, name: str, path: str, depth: int) -> Iterator[bytes]:
+        if depth >= _DEEPEST:
+            raise ArchiveRefused(f"`{shown(path)}`: it is too deep for an archive")
         found = os.stat(name, dir_fd=directory, follow_symlinks=False)
         if stat.S_ISDIR(found.st_mode):
             with _opened(directory, name, path, stat.S_IFDIR) as (inner, found):
-                self._archive.addfile(_info(path, found, tarfile.DIRTYPE))
-                self.all(inner, path + "/")
+                yield _header(path, found, tarfile.DIRTYPE)
+                yield from self.all(inner, path + "/", depth + 1)
         elif stat.S_ISLNK(found.st_mode):
-            info = _info(path, found, tarfile.SYMTYPE)
-            info.linkname = os.readlink(name, dir_fd=directory)
-            self._archive.addfile(info)
+            target = os.readlink(name, dir_fd=directory)
+            if stays_inside(target, depth):
+                yield _header(path, found, tarfile.SYMTYPE, link=target)
+            else:
+                self.left_out += 1
         elif stat.S_ISREG(found.st_mode):
             with _opened(directory, name, path, stat.S_IFREG) as (file, found):
-                self._file(file, path, found)
-        elif stat.S_IFMT(found.st_mode) in _SPECIAL:
-            self._archive.addfile(_info(path, found, _SPECIAL[stat.S_IFMT(found.st_mode)]))
+                yield from self._file(file, path, found)
+        else:
+            self.left_out += 1
 
-    def _file(self, file: int, path: str, found: os.stat_result) -> None:
+    def _file(self, file: int, path: str, found: os.stat_result) -> Iterator[bytes]:
         if found.st_nlink > 1:
             known = self._known.setdefault((found.st_dev, found.st_ino), path)
             if known != path:
-                info = _info(path, found, tarfile.LNKTYPE)
-                info.linkname = known
-                self._archive.addfile(info)
+                yield _header(path, found, tarfile.LNKTYPE, link=known)
                 return
-        info = _info(path, found, tarfile.REGTYPE)
-        info.size = found.st_size
-        with os.fdopen(file, "rb", closefd=False) as content:
-            self._archive.addfile(info, content)
+        yield _header(path, found, tarfile.REGTYPE, size=found.st_size)
+        left = found.st_size
+        while left > 0:
+            piece = os.read(file, min(left, _PIECE))
+            if not piece:
+                raise Interrupted(f"`{shown(path)}` became shorter while it was read")
+            left -= len(piece)
+            yield piece
+        yield bytes(-found.st_size % tarfile.BLOCKSIZE)
 
 
 @contextmanager
@@ -90,14 +142,15 @@ def _opened(directory: int, name: str, path: str, kind: int) -> Iterator[tuple[i
         os.close(descriptor)
 
 
-def _info(path: str, found: os.stat_result, kind: bytes) -> tarfile.TarInfo:
+def _header(path: str, found: os.stat_result, kind: bytes, *, size: int = 0, link: str = "") -> bytes:
     info = tarfile.TarInfo(path)
-    info.type = kind
+    info.type, info.size, info.linkname = kind, size, link
     info.mode = stat.S_IMODE(found.st_mode)
     info.uid, info.gid = found.st_uid, found.st_gid
-    info.mtime = found.st_mtime
-    return info
+    # As a number with a fraction it would need a header of its own.
+    info.mtime = int(found.st_mtime)
+    return info.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
 
 
 def _replaced(path: str) -> Interrupted:
-    return Interrupted(f"`{path}` was replaced by something else while it was read")
+    return Interrupted(f"`{shown(path)}` was replaced by something else while it was read")

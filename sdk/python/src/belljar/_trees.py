@@ -9,22 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO, cast
 
-from belljar._pack import pack as pack_into
+from belljar._pack import Packed as Packed
 from belljar._unpack import unpack
 
 # What is larger is kept in a file meanwhile.
 IN_MEMORY = 16 * 1024 * 1024
-
-
-@contextmanager
-def pack(source: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """The tree below `source` as an archive whose paths are relative to it."""
-    with tempfile.SpooledTemporaryFile(max_size=IN_MEMORY) as spool:
-        file = cast(BinaryIO, spool)
-        with tarfile.open(fileobj=file, mode="w") as archive:
-            pack_into(archive, source)
-        file.seek(0)
-        yield file
 
 
 @contextmanager

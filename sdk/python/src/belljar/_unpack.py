@@ -40,7 +40,8 @@ def _entry(archive: tarfile.TarFile, entry: tarfile.TarInfo, root: int) -> None:
         raise _refused(entry, "has no name")
     with _directory(root, above, entry) as directory:
         if entry.issym():
-            _check_link(entry, len(above))
+            if not stays_inside(entry.linkname, len(above)):
+                raise _refused(entry, "links to what lies outside")
             _clear(name, directory, entry)
             os.symlink(entry.linkname, name, dir_fd=directory)
         elif entry.islnk():
@@ -60,7 +61,7 @@ def _names(path: str) -> list[str]:
     names = [name for name in path.split("/") if name not in ("", ".")]
     if path.startswith("/") or ".." in names:
         raise ArchiveRefused(
-            "the archive has an entry that lies outside of `target`", cause=f"`{path}` leads out of the tree"
+            "the archive has an entry that lies outside of `target`", cause=f"`{shown(path)}` leads out of the tree"
         )
     return names
 
@@ -84,12 +85,11 @@ def _directory(root: int, names: list[str], entry: tarfile.TarInfo) -> Iterator[
         os.close(current)
 
 
-def _check_link(entry: tarfile.TarInfo, depth: int) -> None:
-    steps = entry.linkname.split("/")
-    names = [step for step in steps if step not in ("", ".")]
+def stays_inside(target: str, depth: int) -> bool:
+    """Whether a link whose directory is so deep in a tree leads up to its root at most, and then only down."""
+    names = [step for step in target.split("/") if step not in ("", ".")]
     ups = next((at for at, name in enumerate(names) if name != ".."), len(names))
-    if entry.linkname.startswith("/") or ups > depth or ".." in names[ups:]:
-        raise _refused(entry, "links to what lies outside")
+    return not target.startswith("/") and ups <= depth and ".." not in names[ups:]
 
 
 @contextmanager
@@ -127,4 +127,9 @@ def _clear(name: str, directory: int, entry: tarfile.TarInfo) -> None:
 
 
 def _refused(entry: tarfile.TarInfo, why: str) -> ArchiveRefused:
-    return ArchiveRefused("the archive has an entry that cannot be unpacked", cause=f"`{entry.name}` {why}")
+    return ArchiveRefused("the archive has an entry that cannot be unpacked", cause=f"`{shown(entry.name)}` {why}")
+
+
+def shown(name: str) -> str:
+    """A name for people to see. A sandbox may have chosen it, and what would do something to a terminal is escaped."""
+    return name if name.isprintable() else repr(name)[1:-1]

@@ -92,8 +92,10 @@ def test_trees_go_in_and_come_out(sandbox: Sandbox, tmp_path: Path) -> None:
     (source / "inner" / "run.sh").write_text("#!/bin/sh\necho ran\n")
     (source / "inner" / "run.sh").chmod(0o755)
     (source / "link").symlink_to("a.txt")
+    (source / "outside").symlink_to("/etc/passwd")
+    os.mkfifo(source / "pipe")
     unpacked = sandbox.files.upload(source, "/workspace/tree")
-    assert (unpacked.files, unpacked.links) == (2, 1)
+    assert (unpacked.files, unpacked.links, unpacked.skipped) == (2, 1, 2)
     assert (sandbox.run("tree/inner/run.sh; cat tree/link")).stdout == "ran\na"
     sandbox.files.download("/workspace/tree", tmp_path / "back")
     assert (tmp_path / "back" / "a.txt").read_text() == "a"
@@ -102,6 +104,23 @@ def test_trees_go_in_and_come_out(sandbox: Sandbox, tmp_path: Path) -> None:
     sandbox.files.upload(source / "a.txt", "/workspace/alone/a.txt")
     sandbox.files.download("/workspace/alone/a.txt", tmp_path / "out" / "a.txt")
     assert (tmp_path / "out" / "a.txt").read_text() == "a"
+
+
+def test_what_fails_on_the_way_in_is_told(sandbox: Sandbox, tmp_path: Path) -> None:
+    def broken() -> Iterator[bytes]:
+        yield b"half"
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        sandbox.files.write("half", broken())
+    (tmp_path / "name").mkdir()
+    (tmp_path / "name" / "huge").touch()
+    os.truncate(tmp_path / "name" / "huge", 1 << 40)
+    # Of the sandbox, before there is more of it than a piece.
+    with pytest.raises(errors.ArchiveRefused):
+        sandbox.files.upload(tmp_path, "/workspace/tree")
+    os.truncate(tmp_path / "name" / "huge", 3 << 20)
+    assert (sandbox.files.upload(tmp_path, "/workspace/tree")).bytes == 3 << 20
 
 
 def test_what_a_tree_points_to_outside_does_not_come_out(sandbox: Sandbox, tmp_path: Path) -> None:

@@ -7,7 +7,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, openat, renameat, statat, unlinkat};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, fcntl_setfl, fstat, openat, renameat, statat, unlinkat,
+};
+use rustix::io::Errno;
 
 use crate::output::Inert;
 
@@ -20,6 +23,9 @@ pub(super) struct Target {
     make: bool,
     /// Empty: the directory itself.
     name: OsString,
+    /// Whether whoever copies wrote the name. Otherwise it is that of what is copied, and whatever has it here may be a
+    /// sandbox's.
+    typed: bool,
 }
 
 impl Target {
@@ -28,15 +34,15 @@ impl Target {
         let make = named.as_os_str().as_bytes().ends_with(b"/");
         if make || named.is_dir() {
             let name = Path::new(source).file_name().unwrap_or_default().to_owned();
-            return Self { directory: named, make, name };
+            return Self { directory: named, make, name, typed: false };
         }
         match (named.parent(), named.file_name()) {
             (Some(parent), Some(name)) => {
                 let here = parent.as_os_str().is_empty();
                 let directory = if here { Path::new(".") } else { parent };
-                Self { directory: directory.to_owned(), make, name: name.to_owned() }
+                Self { directory: directory.to_owned(), make, name: name.to_owned(), typed: true }
             }
-            _ => Self { directory: named, make, name: OsString::new() },
+            _ => Self { directory: named, make, name: OsString::new(), typed: false },
         }
     }
 
@@ -65,22 +71,23 @@ impl Target {
 /// A directory in a directory, made where it is missing. Never through a link.
 pub(super) fn enter(directory: impl AsFd, name: &OsStr, mode: Mode) -> io::Result<OwnedFd> {
     match rustix::fs::mkdirat(&directory, name, mode) {
-        Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+        Ok(()) | Err(Errno::EXIST) => {}
         Err(errno) => return Err(errno.into()),
     }
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     openat(directory, name, flags, Mode::empty()).map_err(|errno| match errno {
-        rustix::io::Errno::LOOP | rustix::io::Errno::NOTDIR => {
+        Errno::LOOP | Errno::NOTDIR => {
             io::Error::other("a file or a link is where a directory should be; remove it first")
         }
         errno => errno.into(),
     })
 }
 
-/// Says what an error is about. A sandbox may have chosen the name.
+/// Says what an error is about. A sandbox may have chosen the name, and what the error repeats.
 pub(super) fn about(path: &Path, error: &io::Error) -> io::Error {
     let shown = Inert::line(path.as_os_str().as_bytes());
-    io::Error::new(error.kind(), format!("`{shown}`: {error}"))
+    let why = Inert::line(error.to_string().as_bytes());
+    io::Error::new(error.kind(), format!("`{shown}`: {why}"))
 }
 
 /// Where links are the system's own: `/dev/stdout`, `/dev/fd/3`. Not `/dev/shm`, where everybody makes them.
@@ -91,7 +98,7 @@ fn is_special(directory: &Path) -> bool {
 }
 
 /// Writes `content` under another name first, so that a file is there whole or not at all. A link in its place gives way: a
-/// sandbox may have made it.
+/// sandbox may have made it. So does a pipe or a device, unless it was named.
 pub(super) fn save(content: &mut dyn Read, target: &Target, mode: u32) -> io::Result<u64> {
     if is_special(&target.directory) {
         return io::copy(content, &mut File::create(target.path())?);
@@ -103,9 +110,9 @@ pub(super) fn save(content: &mut dyn Read, target: &Target, mode: u32) -> io::Re
     let (directory, name) = (target.open()?, &target.name);
     let found = statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW).ok();
     let kind = found.map(|found| FileType::from_raw_mode(found.st_mode));
-    if kind.is_some_and(|kind| kind.is_fifo() || kind.is_char_device() || kind.is_block_device()) {
-        let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mut file = File::from(openat(&directory, name, flags, Mode::empty())?);
+    if target.typed && kind.is_some_and(is_pipe_or_device) {
+        let mut file =
+            open_pipe_or_device(&directory, name).map_err(|error| about(&target.path(), &error))?;
         return io::copy(content, &mut file);
     }
     let unfinished = unfinished(name);
@@ -118,6 +125,38 @@ pub(super) fn save(content: &mut dyn Read, target: &Target, mode: u32) -> io::Re
         let _ = unlinkat(&directory, &unfinished, AtFlags::empty());
     }
     copied.map_err(|error| about(&target.path(), &error))
+}
+
+fn is_pipe_or_device(kind: FileType) -> bool {
+    kind.is_fifo() || kind.is_char_device() || kind.is_block_device()
+}
+
+/// Opens what takes all that is written. A pipe that nobody reads would be waited for without end.
+fn open_pipe_or_device(directory: &OwnedFd, name: &OsStr) -> io::Result<File> {
+    let flags =
+        OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let opened = openat(directory, name, flags, Mode::empty()).map_err(|errno| match errno {
+        Errno::NXIO => io::Error::other("nobody reads from this pipe; start its reader first"),
+        errno => errno.into(),
+    })?;
+    if !is_pipe_or_device(FileType::from_raw_mode(fstat(&opened)?.st_mode)) {
+        return Err(io::Error::other("it was replaced by something else; try again"));
+    }
+    fcntl_setfl(&opened, OFlags::empty())?;
+    Ok(File::from(opened))
+}
+
+/// Opens what is to be sent, which is known from what was opened: its name may lead to something else by now. No pipe is waited
+/// for, except where links are the system's own and the shell put one there.
+pub(super) fn open_source(path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let opened = openat(CWD, path, flags, Mode::empty())?;
+    let is_pipe = FileType::from_raw_mode(fstat(&opened)?.st_mode).is_fifo();
+    if is_pipe && !path.parent().is_some_and(is_special) {
+        return Err(io::Error::other("it is a pipe; `belljar cp - SANDBOX:PATH < PIPE` reads one"));
+    }
+    fcntl_setfl(&opened, OFlags::empty())?;
+    Ok(File::from(opened))
 }
 
 /// A file that was not there before, with no more than plain permissions.
@@ -182,6 +221,82 @@ mod tests {
         }
     }
 
+    fn make_pipe(path: &Path) {
+        rustix::fs::mkfifoat(CWD, path, Mode::from_raw_mode(0o600)).unwrap();
+    }
+
+    #[test]
+    fn a_pipe_in_the_place_of_what_is_copied_gives_way() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("file");
+        let slash = PathBuf::from(format!("{}/", place.path().display()));
+        for named in [place.path().to_owned(), slash] {
+            make_pipe(&file);
+            // With a reader or without one.
+            let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+            let reader = openat(CWD, &file, flags, Mode::empty()).unwrap();
+            save(&mut b"new".as_slice(), &target(named.clone()), 0o644).unwrap();
+            assert!(file.metadata().unwrap().is_file());
+            assert_eq!(std::fs::read_to_string(&file).unwrap(), "new");
+            drop(reader);
+            std::fs::remove_file(&file).unwrap();
+            make_pipe(&file);
+            save(&mut b"newer".as_slice(), &target(named), 0o644).unwrap();
+            assert_eq!(std::fs::read_to_string(&file).unwrap(), "newer");
+            std::fs::remove_file(&file).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_pipe_that_was_named_is_written_to_where_somebody_reads_it() {
+        let place = tempfile::tempdir().unwrap();
+        let pipe = place.path().join("file");
+        make_pipe(&pipe);
+        let refused = save(&mut b"x".as_slice(), &target(pipe.clone()), 0o644).unwrap_err();
+        assert!(refused.to_string().contains("start its reader first"), "{refused}");
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let mut reader = File::from(openat(CWD, &pipe, flags, Mode::empty()).unwrap());
+        // More than a pipe holds: whoever writes waits for who reads.
+        let much = vec![b'x'; 1 << 20];
+        let sent = much.clone();
+        let writer = std::thread::spawn(move || save(&mut &*sent, &target(pipe), 0o644));
+        fcntl_setfl(&reader, OFlags::empty()).unwrap();
+        let mut received = vec![0; much.len()];
+        rustix::event::poll(
+            &mut [rustix::event::PollFd::new(&reader, rustix::event::PollFlags::IN)],
+            None,
+        )
+        .unwrap();
+        reader.read_exact(&mut received).unwrap();
+        assert!(received == much);
+        assert_eq!(writer.join().unwrap().unwrap(), 1 << 20);
+    }
+
+    #[test]
+    fn a_pipe_is_not_waited_for_to_be_sent() {
+        use std::os::fd::AsRawFd;
+        let place = tempfile::tempdir().unwrap();
+        let pipe = place.path().join("pipe");
+        make_pipe(&pipe);
+        let refused = open_source(&pipe).unwrap_err();
+        assert!(refused.to_string().contains("it is a pipe; "), "{refused}");
+        // The twins: a file, a directory, and what a shell puts into a command's arguments.
+        std::fs::write(place.path().join("file"), "x").unwrap();
+        let mut content = String::new();
+        let mut file = open_source(&place.path().join("file")).unwrap();
+        file.read_to_string(&mut content).unwrap();
+        assert_eq!(content, "x");
+        assert!(open_source(place.path()).unwrap().metadata().unwrap().is_dir());
+        let (reader, mut writer) = io::pipe().unwrap();
+        let shells = PathBuf::from(format!("/dev/fd/{}", reader.as_raw_fd()));
+        let mut opened = open_source(&shells).unwrap();
+        let writer = std::thread::spawn(move || io::Write::write_all(&mut writer, b"piped"));
+        let mut content = [0; 5];
+        opened.read_exact(&mut content).unwrap();
+        assert_eq!(&content, b"piped");
+        writer.join().unwrap().unwrap();
+    }
+
     #[test]
     fn a_slash_at_the_end_means_a_directory() {
         let place = tempfile::tempdir().unwrap();
@@ -204,5 +319,7 @@ mod tests {
         let told = |name: &[u8]| about(Path::new(OsStr::from_bytes(name)), &gone()).to_string();
         assert_eq!(told(b"a\x1b]0;x\x07\n\rerror: b"), "`a␛]0;x␇\u{fffd}\u{fffd}error: b`: gone");
         assert_eq!(told("dir/große Datei".as_bytes()), "`dir/große Datei`: gone");
+        let repeats = io::Error::other("no \x1b[2J");
+        assert_eq!(about(Path::new("a"), &repeats).to_string(), "`a`: no ␛[2J");
     }
 }

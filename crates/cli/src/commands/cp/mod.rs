@@ -39,12 +39,14 @@ pub(crate) async fn cp(context: &Context, args: CpArgs) -> Result<Done, Failure>
     let target = Side::parse(&args.target)?;
     let copied = match (source, target) {
         (Side::Here(from), Side::Sandbox(sandbox, to)) => {
-            let found = std::fs::metadata(&from).map_err(|error| unreadable(&from, &error))?;
+            let opened = local::open_source(&from)
+                .and_then(|file| file.metadata().map(|found| (file, found)));
+            let (file, found) = opened.map_err(|error| unreadable(&from, &error))?;
             let client = async |client: Client| {
                 if found.is_dir() {
                     send_directory(client, from, sandbox, to).await
                 } else {
-                    send_file(client, from, found, sandbox, to).await
+                    send_file(client, from, file, found, sandbox, to).await
                 }
             };
             context.with_client(client).await?
@@ -90,6 +92,7 @@ pub(crate) async fn cp(context: &Context, args: CpArgs) -> Result<Done, Failure>
 async fn send_file(
     client: Client,
     from: PathBuf,
+    mut file: std::fs::File,
     found: std::fs::Metadata,
     sandbox: String,
     to: String,
@@ -103,7 +106,6 @@ async fn send_file(
         make_parents: true,
         ..v1::WriteFileRequest::default()
     };
-    let mut file = std::fs::File::open(&from).map_err(|error| unreadable(&from, &error))?;
     send(client, head, move |to| io::copy(&mut file, to).map(drop)).await
 }
 

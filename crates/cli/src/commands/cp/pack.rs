@@ -30,6 +30,9 @@ pub(super) fn pack(directory: &Path, to: &mut dyn Write) -> io::Result<u64> {
     Ok(packing.left_out)
 }
 
+/// What GNU tar calls an entry that holds the name of the next.
+const LONG_NAME: &[u8] = b"././@LongLink";
+
 struct Packing<'a> {
     builder: tar::Builder<&'a mut dyn Write>,
     left_out: u64,
@@ -63,8 +66,8 @@ impl Packing<'_> {
         match FileType::from_raw_mode(found.st_mode) {
             FileType::Directory => {
                 let (inner, found) = open(directory, name, FileType::Directory)?;
-                let mut header = header(&found, EntryType::Directory);
-                self.builder.append_data(&mut header, path, io::empty())?;
+                let header = header(&found, EntryType::Directory);
+                self.append(header, path, OsStr::new(""), io::empty())?;
                 return Ok(Some(inner));
             }
             FileType::RegularFile => {
@@ -75,8 +78,8 @@ impl Packing<'_> {
                 let target = readlinkat(directory, name, Vec::new())?;
                 let target = OsStr::from_bytes(target.to_bytes());
                 if check_link(target.as_bytes(), depth).is_ok() {
-                    let mut header = header(&found, EntryType::Symlink);
-                    self.builder.append_link(&mut header, path, target)?;
+                    let header = header(&found, EntryType::Symlink);
+                    self.append(header, path, target, io::empty())?;
                 } else {
                     self.left_out += 1;
                 }
@@ -86,22 +89,50 @@ impl Packing<'_> {
         Ok(None)
     }
 
-    fn file(&mut self, path: &Path, mut file: File, found: &Stat) -> io::Result<()> {
+    fn file(&mut self, path: &Path, file: File, found: &Stat) -> io::Result<()> {
+        // Holes go along as zeros: a sandbox takes no entries that leave them out.
         let size = u64::try_from(found.st_size).unwrap_or(0);
-        let on_disk = u64::try_from(found.st_blocks).unwrap_or(u64::MAX).saturating_mul(512);
-        if on_disk < size {
-            // Its holes stay holes.
-            return self.builder.append_file(path, &mut file);
-        }
         let mut header = header(found, EntryType::Regular);
         header.set_size(size);
         // Whatever is added meanwhile would be taken for the next entry.
         let mut content = file.take(size);
-        self.builder.append_data(&mut header, path, &mut content)?;
+        self.append(header, path, OsStr::new(""), &mut content)?;
         match content.limit() {
             0 => Ok(()),
             _ => Err(io::Error::other("it became shorter while it was read")),
         }
+    }
+
+    /// Writes an entry with its names as they are, byte by byte: the library's own way takes long ones for text.
+    fn append(
+        &mut self,
+        mut header: tar::Header,
+        path: &Path,
+        link: &OsStr,
+        content: impl Read,
+    ) -> io::Result<()> {
+        let old = header.as_old_mut();
+        let names = [(b'L', path.as_os_str(), &mut old.name), (b'K', link, &mut old.linkname)];
+        for (kind, name, field) in names {
+            let name = name.as_bytes();
+            let fits = name.len().min(field.len());
+            field[..fits].copy_from_slice(&name[..fits]);
+            if fits < name.len() {
+                self.long_name(kind, name)?;
+            }
+        }
+        header.set_cksum();
+        self.builder.append(&header, content)
+    }
+
+    /// Writes a name in front of the header that has no room for it.
+    fn long_name(&mut self, kind: u8, name: &[u8]) -> io::Result<()> {
+        let mut header = tar::Header::new_gnu();
+        header.as_old_mut().name[..LONG_NAME.len()].copy_from_slice(LONG_NAME);
+        header.set_entry_type(EntryType::new(kind));
+        header.set_size(name.len() as u64 + 1);
+        header.set_cksum();
+        self.builder.append(&header, name.chain(&[0u8][..]))
     }
 }
 
@@ -289,21 +320,71 @@ mod tests {
     }
 
     #[test]
-    fn modes_holes_and_times_go_along() {
+    fn modes_and_times_go_along_and_holes_as_zeros() {
         let (_place, tree, _host) = places();
         std::fs::set_permissions(tree.join("a"), PermissionsExt::from_mode(0o751)).unwrap();
         std::fs::set_permissions(tree.join("b"), PermissionsExt::from_mode(0o710)).unwrap();
-        File::create(tree.join("holes")).unwrap().set_len(64 << 20).unwrap();
+        let holes = File::create(tree.join("holes")).unwrap();
+        holes.set_len(1 << 20).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&holes, b"end", (1 << 20) - 3).unwrap();
         let mut archive = Vec::new();
         assert_eq!(pack(&tree, &mut archive).unwrap(), 0);
-        assert!(archive.len() < 1 << 20, "the holes went along as zeroes");
         for entry in tar::Archive::new(archive.as_slice()).entries().unwrap() {
-            let entry = entry.unwrap();
+            let mut entry = entry.unwrap();
             let here = tree.join(entry.path().unwrap());
+            if here.is_file() {
+                assert_eq!(entry.header().entry_type(), EntryType::Regular);
+                let mut content = Vec::new();
+                entry.read_to_end(&mut content).unwrap();
+                assert!(content == std::fs::read(&here).unwrap(), "{}", here.display());
+            }
             let (there, here) = (entry.header(), here.metadata().unwrap());
             assert_eq!(there.mode().unwrap() & 0o7777, here.permissions().mode() & 0o7777);
             let modified = std::os::unix::fs::MetadataExt::mtime(&here);
             assert_eq!(there.mtime().unwrap(), u64::try_from(modified).unwrap());
+        }
+    }
+
+    #[test]
+    fn names_go_along_byte_by_byte() {
+        let place = tempfile::tempdir().unwrap();
+        let name = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
+        // No text at all; cut within a character; no text behind what a header has room for, and before.
+        let files = [
+            [0xff; 120].to_vec(),
+            [&[b'x'; 99][..], "é".as_bytes(), &[b'x'; 20]].concat(),
+            [&[b'd'; 10][..], b"\xff", &[b'd'; 30], b"/", &[b'e'; 40], b"/", &[b'f'; 40]].concat(),
+            b"\x1b]0;x\x07".to_vec(),
+        ];
+        for file in &files {
+            let path = place.path().join(name(file));
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, file).unwrap();
+        }
+        let targets = [&[0xfe; 120][..], &[b't'; 100], b"./a//b/"];
+        for (at, target) in targets.iter().enumerate() {
+            symlink(name(target), place.path().join(format!("link{at}"))).unwrap();
+        }
+        let mut archive = Vec::new();
+        assert_eq!(pack(place.path(), &mut archive).unwrap(), 0);
+        let mut found = BTreeMap::new();
+        for entry in tar::Archive::new(archive.as_slice()).entries().unwrap() {
+            let mut entry = entry.unwrap();
+            // Whoever reads strictly wants nothing behind the end of a name.
+            for field in [&entry.header().as_old().name, &entry.header().as_old().linkname] {
+                let text = field.split(|&byte| byte == 0).next().unwrap();
+                assert!(field[text.len()..].iter().all(|&byte| byte == 0), "{field:?}");
+            }
+            let mut content = Vec::new();
+            entry.read_to_end(&mut content).unwrap();
+            let link = entry.link_name_bytes().map(|link| link.into_owned());
+            found.insert(entry.path_bytes().into_owned(), link.unwrap_or(content));
+        }
+        for file in files {
+            assert_eq!(found[&file], file);
+        }
+        for (at, target) in targets.iter().enumerate() {
+            assert_eq!(found[format!("link{at}").as_bytes()], *target);
         }
     }
 

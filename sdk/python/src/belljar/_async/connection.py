@@ -127,13 +127,29 @@ class AsyncConnection:
             call.cancel()
 
     async def upload(self, method: Upload[Q, A], requests: AsyncIterator[Q]) -> A:
-        """Many messages, one answer."""
+        """Many messages, one answer. What fails while they are made ends the call, incomplete, and is raised."""
         channel = await self.open()
         stub = channel.stream_unary(method.path, method.takes.SerializeToString, method.answers.FromString)
+        failed: list[Exception] = []
+
+        async def watched() -> AsyncIterator[Q]:
+            try:
+                async for request in requests:
+                    yield request
+            except Exception as error:
+                failed.append(error)
+                raise
+
         try:
-            return await stub(requests, metadata=self._metadata)
+            return await stub(watched(), metadata=self._metadata)
+        except asyncio.CancelledError:
+            # This is how gRPC says that the messages failed, too.
+            if not failed:
+                raise
         except grpc.RpcError as error:
-            raise of_call(error) from None
+            if not failed:
+                raise of_call(error) from None
+        raise failed[0]
 
     async def both(self, method: Both[Q, A]) -> Any:
         """Many messages, many answers: the call itself, to be written to, read and cancelled."""

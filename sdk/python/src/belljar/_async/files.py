@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import AsyncIterable, AsyncIterator
-from typing import BinaryIO, Union
+from contextlib import closing
+from typing import BinaryIO, Union, cast
 
 from belljar import _requests, _trees
 from belljar._async.connection import AsyncConnection
@@ -169,8 +171,9 @@ class AsyncFiles:
                 info = await self.write(target, file, permissions=os.stat(source).st_mode & 0o777, parents=True)
             return Unpacked(files=1, directories=0, links=0, bytes=info.size)
         await self.make_directory(target, parents=True)
-        with _trees.pack(source) as packed:
-            return await self.unpack(target, packed)
+        with closing(_trees.Packed(source)) as packed:
+            unpacked = await self.unpack(target, cast(BinaryIO, packed))
+            return dataclasses.replace(unpacked, skipped=packed.left_out)
 
     async def download(self, source: str, target: str | os.PathLike[str]) -> None:
         """Copies a file or a whole tree out of the sandbox. What would lie outside of `target` is refused."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, AsyncIterator
 from typing import BinaryIO, cast
 
+from belljar._async.aside import aside
 from belljar._requests import encode
 
 PIECE = 64 * 1024
@@ -19,7 +20,7 @@ async def pieces(content: str | bytes | BinaryIO | AsyncIterable[bytes]) -> Asyn
     if hasattr(content, "read"):
         # Asked before the next, as an open file gives lines when it is iterated.
         file = cast(BinaryIO, content)
-        while data := file.read(PIECE):
+        while data := await aside(file.read, PIECE):
             yield data
         return
     async for given in content:

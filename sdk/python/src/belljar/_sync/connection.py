@@ -132,13 +132,22 @@ class Connection:
             call.cancel()
 
     def upload(self, method: Upload[Q, A], requests: Iterator[Q]) -> A:
-        """Many messages, one answer."""
+        """Many messages, one answer. What fails while they are made ends the call, incomplete, and is raised."""
         channel = self.open()
         stub = channel.stream_unary(method.path, method.takes.SerializeToString, method.answers.FromString)
+        failed: list[Exception] = []
+
+        def watched() -> Iterator[Q]:
+            try:
+                yield from requests
+            except Exception as error:
+                failed.append(error)
+                raise
+
         try:
-            return stub(requests, metadata=self._metadata)
+            return stub(watched(), metadata=self._metadata)
         except (grpc.RpcError, ValueError) as error:
-            raise self._failure(error) from None
+            raise (failed[0] if failed else self._failure(error)) from None
 
     def both(self, method: Both[Q, A], requests: Iterator[Q]) -> Any:
         """Many messages, many answers: the call itself, to be read and cancelled."""

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Iterable, Iterator
-from typing import BinaryIO, Union
+from contextlib import closing
+from typing import BinaryIO, Union, cast
 
 from belljar import _requests, _trees
 from belljar._entries import Copied, FileEvent, FileInfo, SearchHit, Unpacked
@@ -170,8 +172,9 @@ class Files:
                 info = self.write(target, file, permissions=os.stat(source).st_mode & 0o777, parents=True)
             return Unpacked(files=1, directories=0, links=0, bytes=info.size)
         self.make_directory(target, parents=True)
-        with _trees.pack(source) as packed:
-            return self.unpack(target, packed)
+        with closing(_trees.Packed(source)) as packed:
+            unpacked = self.unpack(target, cast(BinaryIO, packed))
+            return dataclasses.replace(unpacked, skipped=packed.left_out)
 
     def download(self, source: str, target: str | os.PathLike[str]) -> None:
         """Copies a file or a whole tree out of the sandbox. What would lie outside of `target` is refused."""

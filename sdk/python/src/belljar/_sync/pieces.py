@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import BinaryIO, cast
 
 from belljar._requests import encode
+from belljar._sync.aside import aside
 
 PIECE = 64 * 1024
 
@@ -20,7 +21,7 @@ def pieces(content: str | bytes | BinaryIO | Iterable[bytes]) -> Iterator[bytes]
     if hasattr(content, "read"):
         # Asked before the next, as an open file gives lines when it is iterated.
         file = cast(BinaryIO, content)
-        while data := file.read(PIECE):
+        while data := aside(file.read, PIECE):
             yield data
         return
     for given in content:
