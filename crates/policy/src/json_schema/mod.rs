@@ -17,12 +17,12 @@ use serde_json::Value;
 
 use crate::document::Pattern;
 
-/// A schema that can be checked against.
+/// A schema that can be checked against. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Schema {
-    root: Value,
+    root: Arc<Value>,
     /// Built when they are first asked, and kept built as long as there is room for those of everybody.
-    patterns: HashMap<String, Arc<Pattern>>,
+    patterns: Arc<HashMap<String, Pattern>>,
 }
 
 impl Schema {
@@ -31,7 +31,13 @@ impl Schema {
     pub fn new(root: Value) -> Result<Self, String> {
         let mut patterns = HashMap::new();
         declared::look_through(&root, &root, "", &mut patterns)?;
-        Ok(Self { root, patterns })
+        Ok(Self { root: Arc::new(root), patterns: Arc::new(patterns) })
+    }
+
+    /// Whether a check may take long however short the value is: patterns may have to be built for it.
+    #[must_use]
+    pub fn is_costly(&self) -> bool {
+        self.patterns.values().any(|pattern| pattern.bytes() > 0)
     }
 
     /// # Errors
