@@ -31,8 +31,8 @@ const DESCRIPTIVE: [&str; 18] = [
 
 const TYPES: [&str; 7] = ["array", "boolean", "integer", "null", "number", "object", "string"];
 
-/// Bytes of a pattern.
-const MAX_PATTERN: usize = 4096;
+/// Bytes of a pattern. One that lists names is long and takes little.
+const MAX_PATTERN: usize = 16 << 10;
 /// Patterns of one schema.
 const MAX_PATTERNS: usize = 64;
 /// A schema in a schema in a schema.

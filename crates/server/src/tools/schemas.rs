@@ -23,7 +23,7 @@ impl Schemas {
         }
         let written = tool.schema();
         // Documents are refused when they are read if this cannot be.
-        let schema = aside(move || Schema::new(written)).await?.map_err(|reason| {
+        let schema = aside(move || Schema::kept(written)).await?.map_err(|reason| {
             ToolFailure::new(
                 Code::Internal,
                 format!("tool `{}` cannot be checked: {reason}", tool.name),

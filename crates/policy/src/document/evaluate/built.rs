@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use regex::{Regex, RegexBuilder};
 
-use super::pattern::MAX_NESTING;
+use super::pattern::MAX_NESTING_AS_WRITTEN;
 
 /// What all that is built may take, as [`super::Pattern::bytes`] counts it.
 const MAX_BYTES: u64 = 256 << 20;
@@ -57,7 +57,7 @@ impl Slot {
         let Ok(regex) = RegexBuilder::new(pattern)
             .size_limit(MAX_PROGRAM)
             .dfa_size_limit(MAX_MATCHING)
-            .nest_limit(2 * MAX_NESTING)
+            .nest_limit(MAX_NESTING_AS_WRITTEN)
             .build()
         else {
             *content = Content::CannotBeBuilt;
