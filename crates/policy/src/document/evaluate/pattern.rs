@@ -90,7 +90,7 @@ impl Pattern {
         if let Some(literal) = &self.literal {
             return Some(text.contains(literal.as_str()));
         }
-        Some(self.built.get(&self.translated, self.bytes)?.is_match(text))
+        Some(self.built.get(&self.translated, self.bytes)?.occurs_in(text))
     }
 }
 
