@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::document::{MAX_PATTERN_BYTES, Pattern};
+use crate::document::{MAX_PATTERN_BYTES, Owner, Pattern};
 use crate::limits::format_bytes;
 use crate::shown;
 
@@ -60,6 +60,9 @@ impl Schema {
     pub fn kept(root: Value) -> Result<Self, String> {
         let mut patterns = HashMap::new();
         declared::look_through(&root, &root, "", &mut patterns)?;
+        let owner = Owner::default();
+        let patterns: HashMap<_, _> =
+            patterns.into_iter().map(|(text, pattern)| (text, pattern.owned_by(owner))).collect();
         Ok(Self { root: Arc::new(root), patterns: Arc::new(patterns) })
     }
 

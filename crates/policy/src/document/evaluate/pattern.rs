@@ -7,7 +7,7 @@ use belljar_codes::Code;
 use regex_syntax::ParserBuilder;
 use regex_syntax::hir::{Class, Hir, HirKind};
 
-use super::built::Slot;
+use super::built::{Owner, Slot};
 use super::translate::translate;
 use crate::{Invalid, shown};
 
@@ -73,11 +73,14 @@ impl Pattern {
         };
         let bytes = match literal {
             Some(_) => 0,
-            None => {
-                Measure::SIZE.of(parsed).saturating_mul(BYTES_EACH).saturating_add(BUILT_BYTES)
-            }
+            None => Measure::SIZE.of(parsed).saturating_mul(BYTES_EACH).saturating_add(BUILT_BYTES),
         };
         Self { translated: pattern, literal, bytes, built: Slot::default() }
+    }
+
+    /// As one of those of a policy or schema, which have their share of what is built together.
+    pub(crate) fn owned_by(self, owner: Owner) -> Self {
+        Self { built: Slot::of(owner), ..self }
     }
 
     /// About what it takes in memory once it is built.
