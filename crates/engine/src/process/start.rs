@@ -91,7 +91,7 @@ pub(super) async fn begin(
     let key = match &request.idempotency_key {
         Some(key) => {
             let hash = fingerprint::of_exec(id, &request);
-            Some(KeyClaim::new(Operation::Exec, key, hash)?)
+            Some(KeyClaim::new(Operation::Exec, key, hash))
         }
         None => None,
     };
