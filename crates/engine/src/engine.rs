@@ -637,6 +637,7 @@ impl Engine {
         for backend in self.inner.backends.iter() {
             backend.close().await;
         }
+        self.inner.audit.settle();
         self.inner.audit.flush().await;
         if let Err(error) = self.inner.store.maintain().await {
             tracing::debug!(%error, "the store was not tidied");
