@@ -27,7 +27,7 @@ use crate::reserve::Reserve;
 use crate::secrets::{SecretSources, Vault};
 use crate::state_dir::StateDirectory;
 use crate::store::{
-    End, Listing, ProcessRecord, SandboxRecord, SqliteStore, State, Store, check_usable,
+    End, KeyClaim, Listing, ProcessRecord, SandboxRecord, SqliteStore, State, Store, check_usable,
 };
 use crate::{
     ApprovalAnswer, Artifact, Asker, AuditLog, BackendChoice, Counts, CreateRequest, Decider,
@@ -366,7 +366,7 @@ impl Engine {
     /// Starts a command. Returns once it runs; a command that cannot be started is an error with its own code.
     pub async fn exec(&self, id: &SandboxId, request: ExecRequest) -> Result<Process> {
         self.visible(id).await?;
-        let request = self.with_own_key(request);
+        let request = self.with_own_key(request)?;
         let permitted = policy::permit_exec(&self.inner, &self.asker, id, request).await?;
         let (inner, id) = (Arc::clone(&self.inner), id.clone());
         to_the_end(async move { process::start(&inner, &id, permitted).await }).await
@@ -376,7 +376,7 @@ impl Engine {
     /// given by name or id.
     pub async fn start(&self, sandbox: &str, request: ExecRequest) -> Result<Started> {
         let id = self.identify(sandbox).await?;
-        let request = self.with_own_key(request);
+        let request = self.with_own_key(request)?;
         let permitted = policy::permit_exec(&self.inner, &self.asker, &id, request).await?;
         let inner = Arc::clone(&self.inner);
         to_the_end(async move { process::start_detached(&inner, &id, permitted).await }).await
@@ -384,12 +384,14 @@ impl Engine {
 
     /// Idempotency keys are a tenant's. Who has one sandbox of it learns nothing of keys that were used for others, and takes
     /// none away.
-    fn with_own_key(&self, mut request: ExecRequest) -> ExecRequest {
-        if let (Scope::Sandbox { id, .. }, Some(key)) = (&self.scope, &mut request.idempotency_key)
-        {
-            *key = format!("{id}:{key}");
+    fn with_own_key(&self, mut request: ExecRequest) -> Result<ExecRequest> {
+        if let Some(key) = &mut request.idempotency_key {
+            KeyClaim::check(key)?;
+            if let Scope::Sandbox { id, .. } = &self.scope {
+                *key = format!("{id}:{key}");
+            }
         }
-        request
+        Ok(request)
     }
 
     /// Follows a process from the given offsets on: what its log has, then live, then its end.
@@ -635,6 +637,7 @@ impl Engine {
         for backend in self.inner.backends.iter() {
             backend.close().await;
         }
+        self.inner.audit.settle();
         self.inner.audit.flush().await;
         if let Err(error) = self.inner.store.maintain().await {
             tracing::debug!(%error, "the store was not tidied");

@@ -30,7 +30,10 @@ pub(crate) async fn create(
     life: Life,
 ) -> Result<SandboxRecord> {
     let claim = match &request.idempotency_key {
-        Some(key) => Some(KeyClaim::new(Operation::Create, key, fingerprint::of_create(request))?),
+        Some(key) => {
+            KeyClaim::check(key)?;
+            Some(KeyClaim::new(Operation::Create, key, fingerprint::of_create(request)))
+        }
         None => None,
     };
     let deadline = Instant::now() + PATIENCE;

@@ -162,7 +162,34 @@ async fn a_tenant_has_a_bounded_number_of_keys() {
     let another = Secret::new("another-one-that-nobody-guesses".to_owned());
     let error = keys.add(&another, key("one", Role::Tenant)).await.unwrap_err();
     assert_eq!(error.code(), Code::QuotaExceeded);
-    // One that is there already can be changed, and other tenants have room of their own.
+    // One that is there already can be changed, other tenants have room of their own, and so has whoever administers.
     keys.add(&own, key("one", Role::Tenant)).await.unwrap();
-    keys.create(key("default", Role::Admin)).await.unwrap();
+    setup.tenant("two").await;
+    keys.create(key("two", Role::Tenant)).await.unwrap();
+    keys.create(key("one", Role::Admin)).await.unwrap();
+    // What opens nothing any more takes no room, up to a bound of its own.
+    let revoke = "UPDATE keys SET revoked_at = 1 WHERE name = 'many'";
+    database.execute(revoke, []).unwrap();
+    let (made, _) = keys.create(key("one", Role::Tenant)).await.unwrap();
+    keys.revoke(&made.id).await.unwrap();
+    let more = many.replace("9998", "40000").replace("'k'", "'l'");
+    database.execute(&more, []).unwrap();
+    database.execute(revoke, []).unwrap();
+    let error = keys.create(key("one", Role::Tenant)).await.unwrap_err();
+    assert_eq!(error.code(), Code::QuotaExceeded);
+    assert!(error.remedy().unwrap().contains("forgotten"));
+    keys.create(key("one", Role::Admin)).await.unwrap();
+}
+
+#[tokio::test]
+async fn keys_that_were_revoked_keep_nobody_from_new_ones() {
+    let setup = Setup::new().await;
+    let keys = setup.engine.keys();
+    let database = rusqlite::Connection::open(setup.state().join("belljar.db")).unwrap();
+    let many =
+        "WITH RECURSIVE number(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < 20000)
+                INSERT INTO keys (id, name, tenant, role, scopes, hash, own, created_at, expires_at)
+                SELECT 'k' || n, 'many', 'default', 'tenant', '', zeroblob(32), 0, n, 2 FROM number";
+    database.execute(many, []).unwrap();
+    keys.create(key("default", Role::Tenant)).await.unwrap();
 }

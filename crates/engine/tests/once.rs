@@ -78,6 +78,20 @@ async fn who_has_one_sandbox_has_keys_of_its_own() {
     assert_ne!(own, theirs);
     assert_eq!(start(&inside, &mine).await, own);
     assert_eq!(start(&setup.engine, &other).await, theirs);
+    // Of keys that can be used it has as many as everybody, and is told of its own where one cannot.
+    for engine in [&inside, &setup.engine] {
+        let start = async |key: &str| {
+            let started = engine.start(mine.as_str(), keyed_exec(key, &["true"])).await;
+            started.map(|started| started.process.id)
+        };
+        let long = "x".repeat(255);
+        assert_eq!(start(&long).await.unwrap(), start(&long).await.unwrap());
+        for bad in ["", "a b", &"x".repeat(256)] {
+            let error = start(bad).await.unwrap_err();
+            assert_eq!(error.code(), Code::InvalidArgument, "{bad}");
+            assert!(!error.to_string().contains(mine.as_str()), "{error}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -322,3 +322,32 @@ async fn a_policy_that_is_one_too_many_leaves_nothing() {
     assert_eq!(policies.put(&name, &document).await.unwrap().version, 1);
     assert_eq!(documents(), 1);
 }
+
+#[tokio::test]
+async fn a_policy_that_did_not_change_is_put_again_at_the_limit() {
+    let setup = Setup::new().await;
+    let policies = setup.engine.policies();
+    let (name, document) = ("web".parse().unwrap(), policy("name: web"));
+    let first = policies.put(&name, &document).await.unwrap();
+    let database = rusqlite::Connection::open(setup.state().join("belljar.db")).unwrap();
+    // With that one, as many versions and bytes as there may be, and all of it noted long ago.
+    let many =
+        "WITH RECURSIVE number(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < 998)
+                INSERT INTO policies (tenant, name, version, digest, created_at)
+                SELECT 'default', 'many', n, 'digest', n FROM number";
+    database.execute(many, []).unwrap();
+    let large = "INSERT INTO policy_documents (digest, layers, noted_at)
+                 SELECT 'digest', zeroblob((256 << 20) - sum(octet_length(layers))), 0 FROM policy_documents";
+    database.execute(large, []).unwrap();
+    let some_time_passes = || database.execute("UPDATE policy_documents SET noted_at = 0", []);
+    some_time_passes().unwrap();
+    // Documents that are kept already take nothing more, also under another name.
+    policies.put(&"other".parse().unwrap(), &document).await.unwrap();
+    some_time_passes().unwrap();
+    assert_eq!(policies.put(&name, &document).await.unwrap(), first);
+    some_time_passes().unwrap();
+    let third = policies.put(&"third".parse().unwrap(), &document).await.unwrap_err();
+    assert_eq!(third.code(), Code::QuotaExceeded);
+    let new = policies.put(&name, &policy("name: changed")).await.unwrap_err();
+    assert_eq!(new.code(), Code::QuotaExceeded);
+}

@@ -87,14 +87,32 @@ impl AuditLog {
     /// A sandbox is gone: what was left out at its end is counted here.
     pub(crate) fn forget(&self, sandbox: &SandboxId) {
         let share = self.shares.lock().remove(sandbox);
-        let Some(share) = share.filter(|share| share.lost > 0) else { return };
+        if let Some(share) = share.filter(|share| share.lost > 0) {
+            self.tell(sandbox, share.tenant, share.lost);
+        }
+    }
+
+    /// The engine ends, and with it the counts: what was left out so far is counted here.
+    pub(crate) fn settle(&self) {
+        let mut shares = self.shares.lock();
+        let lossy = shares.iter_mut().filter(|(_, share)| share.lost > 0);
+        let lost: Vec<_> = lossy
+            .map(|(id, share)| (id.clone(), share.tenant.clone(), std::mem::take(&mut share.lost)))
+            .collect();
+        drop(shares);
+        for (sandbox, tenant, lost) in lost {
+            self.tell(&sandbox, tenant, lost);
+        }
+    }
+
+    fn tell(&self, sandbox: &SandboxId, tenant: String, lost: u64) {
         self.record(AuditEntry {
             actor: super::writer::SELF.to_owned(),
-            tenant: share.tenant,
+            tenant,
             action: super::writer::LOST.to_owned(),
             sandbox: Some(sandbox.as_str().to_owned()),
             outcome: Code::RateLimited.as_str().to_owned(),
-            detail: BTreeMap::from([("records".to_owned(), share.lost.to_string())]),
+            detail: BTreeMap::from([("records".to_owned(), lost.to_string())]),
             ..AuditEntry::default()
         });
     }
@@ -105,7 +123,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::AuditQuery;
+    use crate::{AuditQuery, Engine, EngineOptions};
 
     #[test]
     fn a_share_grows_back_and_one_sandbox_takes_nothing_from_another() {
@@ -122,35 +140,63 @@ mod tests {
         assert_eq!(take(&one, 60), Some(1));
     }
 
-    #[tokio::test]
-    async fn what_was_left_out_is_counted_when_a_sandbox_goes() {
-        let directory = tempfile::tempdir().unwrap();
-        let log = AuditLog::of(directory.path());
-        let id = SandboxId::parse("n001abcdefgh").unwrap();
+    const FLOOD: usize = SAVED_UP as usize * 2;
+
+    fn id() -> SandboxId {
+        SandboxId::parse("n001abcdefgh").unwrap()
+    }
+
+    fn flood(log: &AuditLog) {
         let tenant = TenantId::parse("a").unwrap();
-        let flood = SAVED_UP as usize * 2;
-        let begun = Instant::now();
-        for _ in 0..flood {
+        for _ in 0..FLOOD {
             let entry = AuditEntry { action: "tool.call".to_owned(), ..AuditEntry::default() };
-            log.record_from_inside(&id, &tenant, entry);
+            log.record_from_inside(&id(), &tenant, entry);
         }
-        let came_back = begun.elapsed().as_secs_f64() * PER_SECOND;
-        log.forget(&id);
-        log.forget(&id);
+    }
+
+    /// Every record is there, or was counted; tells how many are there.
+    async fn check(log: &AuditLog) -> usize {
         let mut reader = log.query(AuditQuery::default()).await;
         let (mut written, mut lost, mut last) = (0, 0, None);
         while let Some(record) = reader.next().await.unwrap() {
             let entry = record.entry;
-            assert_eq!((entry.tenant.as_str(), entry.sandbox.as_deref()), ("a", Some(id.as_str())));
+            assert_eq!(
+                (entry.tenant.as_str(), entry.sandbox.as_deref()),
+                ("a", Some(id().as_str()))
+            );
             if entry.action == "tool.call" {
                 written += 1;
                 lost += entry.detail.get("lost").map_or(0, |lost| lost.parse::<usize>().unwrap());
             }
             last = Some(entry);
         }
-        assert!(written as f64 <= SAVED_UP + came_back + 1.0, "{written}");
         let last = last.unwrap();
         assert_eq!((last.action.as_str(), last.outcome.as_str()), ("audit.lost", "rate-limited"));
-        assert_eq!(written + lost + last.detail["records"].parse::<usize>().unwrap(), flood);
+        assert_eq!(written + lost + last.detail["records"].parse::<usize>().unwrap(), FLOOD);
+        written
+    }
+
+    #[tokio::test]
+    async fn what_was_left_out_is_counted_when_a_sandbox_goes() {
+        let directory = tempfile::tempdir().unwrap();
+        let log = AuditLog::of(directory.path());
+        let begun = Instant::now();
+        flood(&log);
+        let came_back = begun.elapsed().as_secs_f64() * PER_SECOND;
+        log.forget(&id());
+        log.forget(&id());
+        log.settle();
+        let written = check(&log).await;
+        assert!(written as f64 <= SAVED_UP + came_back + 1.0, "{written}");
+    }
+
+    #[tokio::test]
+    async fn what_was_left_out_is_counted_when_a_server_ends() {
+        let directory = tempfile::tempdir().unwrap();
+        let options = EngineOptions::new(directory.path(), Vec::new());
+        let engine = Engine::open(options).await.unwrap();
+        flood(&engine.inner.audit);
+        engine.close().await;
+        check(&AuditLog::of(directory.path())).await;
     }
 }

@@ -112,7 +112,7 @@ impl Policies {
         let text = inner.store.documents(digest).await?.ok_or_else(lost)?;
         let bytes = text.len();
         let long = bytes > SandboxPolicy::SHORT;
-        let compiled = aside_if(long, move || SandboxPolicy::new(store::read_layers(&text)?));
+        let compiled = aside_if(long, move || SandboxPolicy::kept(store::read_layers(&text)?));
         let policy = compiled.await??;
         // What was kept must say what it said then.
         if policy.digest != *digest {
@@ -135,7 +135,39 @@ impl Policies {
 
 #[cfg(test)]
 mod tests {
+    use belljar_policy::document::{Document, Layer};
+
     use super::*;
+    use crate::{Engine, EngineOptions};
+
+    #[tokio::test]
+    async fn what_was_let_in_is_asked_for_ever() {
+        let rule = |n: usize| {
+            let condition = serde_json::json!({"field": "x", "operator": "matches", "value": format!("[a-z] {n}$")});
+            serde_json::json!({"name": format!("r{n}"), "condition": condition, "action": "deny"})
+        };
+        let schema = serde_json::json!({"properties": {"a": {"pattern": r"\w{100}x"}}});
+        let tool = serde_json::json!({"name": "t", "command": ["true"], "input_schema": schema});
+        for document in [
+            serde_json::json!({"rules": (0..2500).map(rule).collect::<Vec<_>>()}),
+            serde_json::json!({"tools": [tool]}),
+        ] {
+            let document: Document = serde_json::from_value(document).unwrap();
+            let layers = vec![Layer { origin: "old".to_owned(), document }];
+            let refused = SandboxPolicy::new(layers.clone()).unwrap_err();
+            assert_eq!(refused.code(), Code::InvalidPolicy, "nothing new like it is let in");
+            let digest = layers[0].document.digest();
+            let reference =
+                PolicyRef { name: "old".to_owned(), version: None, digest, recording: false };
+            let directory = tempfile::tempdir().unwrap();
+            let options = EngineOptions::new(directory.path(), Vec::new());
+            let inner = Engine::open(options).await.unwrap().inner;
+            let written = store::written_layers(&layers).unwrap();
+            inner.store.keep_documents(&reference.digest, &written).await.unwrap();
+            let found = inner.policies.find(&inner, &reference).await.unwrap();
+            assert_eq!(found.digest, reference.digest);
+        }
+    }
 
     #[test]
     fn what_is_kept_ready_is_bounded_in_bytes() {

@@ -37,7 +37,7 @@ impl Policies {
     pub async fn put(&self, name: &PolicyName, policy: &Arc<SandboxPolicy>) -> Result<KeptPolicy> {
         self.scope.may_create()?;
         let tenant = self.scope.tenant();
-        super::keep(&self.inner, policy, Some(&tenant)).await?;
+        super::keep(&self.inner, policy, Some((&tenant, &name.name))).await?;
         self.inner.store.put_policy(&tenant, &name.name, &policy.digest).await
     }
 

@@ -75,9 +75,17 @@ impl SandboxPolicy {
             )
             .with_remedy("send the documents that it extends too, as the command line does"));
         }
-        let chain = Chain::new(layers, Inheritance::DeniesStay).map_err(Invalid::from)?;
+        Ok(Self::of(&Chain::new(layers, Inheritance::DeniesStay).map_err(Invalid::from)?))
+    }
+
+    /// Of documents that were kept, whatever is asked of new ones by now.
+    pub(crate) fn kept(layers: Vec<Layer>) -> Result<Self> {
+        Ok(Self::of(&Chain::kept(layers, Inheritance::DeniesStay).map_err(Invalid::from)?))
+    }
+
+    fn of(chain: &Chain) -> Self {
         let (document, policy) = (chain.effective(), chain.policy());
-        Ok(Self {
+        Self {
             name: document.name.clone(),
             version: None,
             digest: policy.digest().to_owned(),
@@ -86,7 +94,7 @@ impl SandboxPolicy {
             quick: is_quick(chain.layers()),
             layers: chain.layers().to_vec(),
             recording: false,
-        })
+        }
     }
 
     /// Permits everything and has it put on record.

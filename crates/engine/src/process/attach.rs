@@ -157,7 +157,7 @@ async fn resume(
         live,
         process: record.id.clone(),
         stream,
-        attendance: reservation.attend(control.clone(), received),
+        attendance: reservation.attend(&record.sandbox, control.clone(), received),
         control,
         place,
         events,

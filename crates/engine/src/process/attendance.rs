@@ -9,7 +9,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use belljar_policy::ProcessId;
+use belljar_policy::{ProcessId, SandboxId};
 use tokio::sync::watch;
 
 use super::ProcessControl;
@@ -29,6 +29,8 @@ pub(crate) struct Registry {
 /// A process that this engine attends to.
 #[derive(Debug)]
 pub(crate) struct Attended {
+    /// Where it runs.
+    pub(crate) sandbox: SandboxId,
     pub(super) control: ProcessControl,
     tail: Mutex<Tail>,
     /// Records so far.
@@ -82,7 +84,7 @@ pub(super) struct Attendance {
 }
 
 impl Registry {
-    pub(super) fn get(&self, process: &ProcessId) -> Option<Arc<Attended>> {
+    pub(crate) fn get(&self, process: &ProcessId) -> Option<Arc<Attended>> {
         self.lock().get(process).cloned().flatten()
     }
 
@@ -104,8 +106,14 @@ impl Registry {
 
 impl Reservation {
     /// Attending begins; the log is written up to `ends`.
-    pub(super) fn attend(self, control: ProcessControl, ends: Offsets) -> Attendance {
+    pub(super) fn attend(
+        self,
+        sandbox: &SandboxId,
+        control: ProcessControl,
+        ends: Offsets,
+    ) -> Attendance {
         let attended = Arc::new(Attended {
+            sandbox: sandbox.clone(),
             control,
             tail: Mutex::new(Tail { kept: VecDeque::new(), bytes: 0, next: 0, ends }),
             written: watch::Sender::new(0),

@@ -22,6 +22,8 @@ pub(crate) struct Capture {
     head_cap: usize,
     tail_cap: usize,
     dropped: u64,
+    /// Some of it was never here.
+    missed: bool,
 }
 
 impl Capture {
@@ -33,6 +35,7 @@ impl Capture {
             head_cap: cap - tail_cap,
             tail_cap,
             dropped: 0,
+            missed: false,
         }
     }
 
@@ -49,11 +52,22 @@ impl Capture {
         self.dropped += (skipped + excess) as u64;
     }
 
-    /// `logged`: whether the process log has it all.
+    /// So many bytes are not there to be pushed. What is kept afterwards is the end.
+    pub(crate) fn miss(&mut self, bytes: u64) {
+        if bytes > 0 {
+            self.dropped = self.dropped.saturating_add(bytes + self.tail.len() as u64);
+            self.tail.clear();
+            self.head_cap = self.head.len();
+            self.missed = true;
+        }
+    }
+
+    /// `logged`: whether the process log has all that was pushed.
     pub(crate) fn finish(self, logged: bool) -> Captured {
         let mut data = self.head;
         if self.dropped > 0 {
-            let place = if logged { "; full output in the process log" } else { "" };
+            let place =
+                if logged && !self.missed { "; full output in the process log" } else { "" };
             let marker =
                 format!("\n[belljar: output truncated, {} bytes dropped{place}]\n", self.dropped);
             data.extend_from_slice(marker.as_bytes());
@@ -79,6 +93,26 @@ mod tests {
             "abcd\n[belljar: output truncated, 4 bytes dropped; full output in the process log]\nijkl"
         );
         assert!(captured.truncated);
+    }
+
+    #[test]
+    fn what_is_missing_is_told() {
+        let check = |missing_after: usize, expected: &str, dropped| {
+            let mut capture = Capture::new(8);
+            for (index, piece) in ["abc", "def"].iter().enumerate() {
+                capture.miss(if index == missing_after { 5 } else { 0 });
+                capture.push(piece.as_bytes());
+            }
+            capture.miss(if missing_after == 2 { 5 } else { 0 });
+            let captured = capture.finish(true);
+            assert_eq!((captured.truncated, captured.dropped), (dropped > 0, dropped));
+            let marker = format!("\n[belljar: output truncated, {dropped} bytes dropped]\n");
+            assert_eq!(String::from_utf8(captured.data).unwrap(), expected.replace("|", &marker));
+        };
+        check(0, "|cdef", 7);
+        check(1, "abc|def", 5);
+        check(2, "abcd|", 7);
+        check(3, "abcdef", 0);
     }
 
     proptest! {

@@ -123,16 +123,24 @@ impl Follower {
         }
     }
 
-    /// Reads to the end and keeps output up to `memory_cap` bytes per channel.
+    /// Reads to the end and keeps output up to `memory_cap` bytes per channel. What the log no longer has counts as
+    /// dropped.
     pub async fn collect(mut self, memory_cap: usize) -> Result<(ProcessInfo, Completed)> {
         let (mut stdout, mut stderr) = (Capture::new(memory_cap), Capture::new(memory_cap));
         loop {
+            let before = self.wanted;
             match self.next().await? {
-                Some(Followed::Output(record)) => match record.channel {
-                    Channel::Stdout => stdout.push(&record.data),
-                    Channel::Stderr => stderr.push(&record.data),
-                },
+                Some(Followed::Output(record)) => {
+                    let capture = match record.channel {
+                        Channel::Stdout => &mut stdout,
+                        Channel::Stderr => &mut stderr,
+                    };
+                    capture.miss(record.offset.saturating_sub(before.get(record.channel)));
+                    capture.push(&record.data);
+                }
                 Some(Followed::Ended(info)) => {
+                    stdout.miss(info.log.stdout.saturating_sub(before.stdout));
+                    stderr.miss(info.log.stderr.saturating_sub(before.stderr));
                     let exit = info.exit.clone();
                     let exit = exit.unwrap_or_else(|| Exit::unseen(Reason::Lost, Duration::ZERO));
                     let (stdout, stderr) = (stdout.finish(true), stderr.finish(true));

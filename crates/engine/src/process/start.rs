@@ -91,7 +91,7 @@ pub(super) async fn begin(
     let key = match &request.idempotency_key {
         Some(key) => {
             let hash = fingerprint::of_exec(id, &request);
-            Some(KeyClaim::new(Operation::Exec, key, hash)?)
+            Some(KeyClaim::new(Operation::Exec, key, hash))
         }
         None => None,
     };
@@ -162,7 +162,7 @@ pub(super) async fn begin(
     if let Some(events) = &events {
         events.try_send(ProcessEvent::Started { pid }).expect("a new channel has room");
     }
-    let attendance = reservation.attend(control.clone(), place.received());
+    let attendance = reservation.attend(&live.id, control.clone(), place.received());
     let pump = Pump {
         inner: Arc::clone(inner),
         live,

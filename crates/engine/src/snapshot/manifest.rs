@@ -126,7 +126,8 @@ impl Under {
             )
         };
         let documents = self.documents.into_iter().map(Layer::from).collect();
-        let policy = SandboxPolicy::new(documents).map_err(|error| damaged().with_source(error))?;
+        let policy =
+            SandboxPolicy::kept(documents).map_err(|error| damaged().with_source(error))?;
         match policy.digest == self.policy.digest {
             true => Ok(policy.known_as(&PolicyRef::from(&self.policy))),
             false => Err(damaged()),

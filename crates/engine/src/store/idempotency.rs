@@ -42,7 +42,13 @@ pub(crate) enum Claimed {
 }
 
 impl KeyClaim {
-    pub(crate) fn new(operation: Operation, key: &str, hash: String) -> Result<Self> {
+    /// The key has been [checked](Self::check).
+    pub(crate) fn new(operation: Operation, key: &str, hash: String) -> Self {
+        Self { operation, key: key.to_owned(), hash }
+    }
+
+    /// Whether callers may use such a key. What is claimed may be longer: it says whose the key is.
+    pub(crate) fn check(key: &str) -> Result<()> {
         if key.is_empty() || key.len() > MAX_KEY || !key.bytes().all(|b| b.is_ascii_graphic()) {
             let shown = belljar_policy::shown(key);
             return Err(Error::new(
@@ -51,7 +57,7 @@ impl KeyClaim {
             )
             .with_remedy(format!("use 1 to {MAX_KEY} visible ASCII characters")));
         }
-        Ok(Self { operation, key: key.to_owned(), hash })
+        Ok(())
     }
 }
 

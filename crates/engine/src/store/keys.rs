@@ -5,8 +5,8 @@ use rusqlite::{OptionalExtension, Row, params};
 
 use super::SqliteStore;
 use super::rows::{invalid, parsed, unknown};
-use super::sqlite::{Change, failed, set_meta};
-use crate::keys::{KeyInfo, KeyScope, NewKey, Role};
+use super::sqlite::{Change, Fault, failed, set_meta};
+use crate::keys::{KeyInfo, KeyScope, MAX_KEYS, MAX_REMEMBERED_KEYS, NewKey, Role};
 use crate::time::{from_ms, now_ms, to_ms};
 use crate::{Error, Result};
 use belljar_codes::Code;
@@ -27,7 +27,7 @@ pub(crate) struct StoredKey {
 
 #[async_trait::async_trait]
 pub(crate) trait KeyStore: Send + Sync {
-    /// `own`: the secret was chosen by others, and does not begin with the id.
+    /// Refused where the tenant has too many. `own`: the secret was chosen by others, and does not begin with the id.
     async fn add_key(&self, id: &str, key: &NewKey, hash: &[u8; 32], own: bool) -> Result<KeyInfo>;
 
     /// Makes an existing key what it is described as.
@@ -54,16 +54,17 @@ pub(crate) trait KeyStore: Send + Sync {
 #[async_trait::async_trait]
 impl KeyStore for SqliteStore {
     async fn add_key(&self, id: &str, key: &NewKey, hash: &[u8; 32], own: bool) -> Result<KeyInfo> {
-        self.write(|change| {
+        let added = self.write(|change| {
             change.execute(
                 "INSERT INTO keys (id, name, tenant, role, scopes, hash, own, created_at)
                  VALUES (?1, '', '', '', '', ?2, ?3, ?4)",
                 params![id, hash, own, now_ms()],
             )?;
             set_meta(change, HAD_KEYS, "1")?;
-            describe(change, id, key)
-        })
-        .map_err(failed)?;
+            describe(change, id, key)?;
+            check_room(change, key)
+        });
+        added?;
         self.described(id).await
     }
 
@@ -141,6 +142,31 @@ pub(super) fn prune(change: &Change<'_>, before_ms: i64) -> rusqlite::Result<()>
         .prepare_cached("DELETE FROM keys WHERE revoked_at < ?1 OR expires_at < ?1")?
         .execute([before_ms])
         .map(drop)
+}
+
+/// Whoever administers has room, whatever the keys of its tenant do.
+fn check_room(change: &Change<'_>, key: &NewKey) -> Result<(), Fault> {
+    if key.role == Role::Admin {
+        return Ok(());
+    }
+    let tenant = &key.tenant;
+    let (open, all): (i64, i64) = change
+        .prepare_cached(
+            "SELECT count(*) FILTER (WHERE revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?2)),
+             count(*) FROM keys WHERE tenant = ?1 AND role <> 'admin'",
+        )?
+        .query_row(params![tenant.as_str(), now_ms()], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let (message, remedy) = if open.unsigned_abs() > MAX_KEYS {
+        let message = format!("tenant `{tenant}` has {MAX_KEYS} keys already");
+        (message, "revoke those that are not used")
+    } else if all.unsigned_abs() > MAX_REMEMBERED_KEYS {
+        let message =
+            format!("{MAX_REMEMBERED_KEYS} keys of tenant `{tenant}` are remembered already");
+        (message, "wait: revoked and expired ones are forgotten after some days")
+    } else {
+        return Ok(());
+    };
+    Err(Fault::Refused(Error::new(Code::QuotaExceeded, message).with_remedy(remedy)))
 }
 
 fn describe(change: &Change<'_>, id: &str, key: &NewKey) -> rusqlite::Result<()> {

@@ -32,7 +32,7 @@ pub(crate) use keys::{KeyStore, StoredKey};
 pub(crate) use listing::Listing;
 pub(crate) use policies::{LayerRecord, PolicyStore, read_layers, written_layers};
 pub(crate) use ports::PortStore;
-pub(crate) use processes::ProcessStore;
+pub(crate) use processes::{Ended, ProcessStore};
 pub(crate) use record::{
     Details, EnforcementRecord, ExitRecord, Owner, PolicyRecord, ProcessDetails, ProcessRecord,
     ProcessStatus, SandboxRecord, State, WorkspaceRecord,

@@ -42,8 +42,14 @@ pub(crate) trait PolicyStore: Send + Sync {
 
     async fn documents(&self, digest: &str) -> Result<Option<String>>;
 
-    /// Whether the tenant may keep one more version, whose documents take so many bytes.
-    async fn check_policy_room(&self, tenant: &TenantId, bytes: u64) -> Result<()>;
+    /// Whether the tenant may put this, whose documents take so many bytes, unless it has them already.
+    async fn check_policy_room(
+        &self,
+        tenant: &TenantId,
+        name: &str,
+        digest: &str,
+        bytes: u64,
+    ) -> Result<()>;
 
     /// Adds a version, unless the newest has this digest, or there are too many.
     async fn put_policy(&self, tenant: &TenantId, name: &str, digest: &str) -> Result<KeptPolicy>;
@@ -138,8 +144,30 @@ impl PolicyStore for SqliteStore {
             .map_err(failed)
     }
 
-    async fn check_policy_room(&self, tenant: &TenantId, bytes: u64) -> Result<()> {
-        Ok(check_room(&self.lock(), tenant, Room { versions: 1, bytes }, ROOM)?)
+    async fn check_policy_room(
+        &self,
+        tenant: &TenantId,
+        name: &str,
+        digest: &str,
+        bytes: u64,
+    ) -> Result<()> {
+        let connection = self.lock();
+        let (is_newest, has_it): (bool, bool) = connection
+            .prepare_cached(
+                "SELECT coalesce((SELECT digest FROM policies WHERE tenant = ?1 AND name = ?2
+                                  ORDER BY version DESC LIMIT 1) = ?3, FALSE),
+                 EXISTS (SELECT 1 FROM policies WHERE tenant = ?1 AND digest = ?3)",
+            )
+            .and_then(|mut found| {
+                let values = params![tenant.as_str(), name, digest];
+                found.query_row(values, |row| Ok((row.get(0)?, row.get(1)?)))
+            })
+            .map_err(failed)?;
+        if is_newest {
+            return Ok(());
+        }
+        let bytes = if has_it { 0 } else { bytes };
+        Ok(check_room(&connection, tenant, Room { versions: 1, bytes }, ROOM)?)
     }
 
     async fn put_policy(&self, tenant: &TenantId, name: &str, digest: &str) -> Result<KeptPolicy> {
@@ -377,8 +405,9 @@ mod tests {
         assert_eq!(room(3, 200), Ok(()));
         assert!(room(3, 199).unwrap_err().contains("more than 199"));
         assert!(room(2, 200).unwrap_err().contains("2 versions"));
-        store.check_policy_room(&one, ROOM.bytes - 200).await.unwrap();
-        let refused = store.check_policy_room(&one, ROOM.bytes - 199).await.unwrap_err();
+        store.check_policy_room(&one, "other", "other", ROOM.bytes - 200).await.unwrap();
+        let refused =
+            store.check_policy_room(&one, "other", "other", ROOM.bytes - 199).await.unwrap_err();
         assert_eq!(refused.code(), Code::QuotaExceeded);
     }
 

@@ -124,6 +124,17 @@ impl SqliteStore {
         Ok(value)
     }
 
+    /// Long work for which nobody waits, on a connection of its own.
+    pub(super) async fn beside<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let path = self.path.clone();
+        let done = in_background(move || work(&Self::connect(&path)?)).await;
+        let ended = || Error::new(Code::Internal, "a task of the store ended");
+        done.ok_or_else(ended)?.map_err(failed)
+    }
+
     pub(super) fn watch(&self) -> watch::Receiver<u64> {
         self.told.subscribe()
     }

@@ -9,6 +9,7 @@ use crate::Scope;
 use crate::keys::{NewKey, Role};
 use crate::query::ProcessQuery;
 use crate::store::*;
+use crate::tenants::Quotas;
 
 fn store() -> (tempfile::TempDir, SqliteStore) {
     let directory = tempfile::tempdir().unwrap();
@@ -319,4 +320,61 @@ fn what_another_program_has_left_in_the_log_is_seen() {
     drop(store);
     let store = SqliteStore::open(&directory.path().join("belljar.db")).unwrap();
     assert!(logged(&store) > FOLD_PAGES);
+}
+
+#[test]
+fn ended_processes_are_shown_beside_everybody_elses_work() {
+    let (_directory, store) = store();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let exit = |log_end| ExitRecord {
+        code: Some(0),
+        signal: None,
+        reason: "exited".to_owned(),
+        limits_hit: Vec::new(),
+        duration_us: 1,
+        user_us: 1,
+        system_us: 1,
+        peak_rss_bytes: 1,
+        read_bytes: 0,
+        written_bytes: 0,
+        log_end,
+    };
+    let sandbox = record(&store, None);
+    let tenant = |name: &str| TenantId::parse(name).unwrap();
+    let mut expected = Vec::new();
+    runtime.block_on(async {
+        for name in ["one", "two", "three"] {
+            store.add_tenant(&tenant(name), &Quotas::default()).await.unwrap();
+        }
+        store.reserve(&sandbox, None).await.unwrap();
+        for (at, name, finished, exit) in [
+            (5, "one", true, Some(exit(Some((7, 0))))),
+            (9, "two", true, Some(exit(Some((0, 7))))),
+            (7, "one", true, Some(exit(None))),
+            (8, "one", true, None),
+            // Without output, running, and of somebody else.
+            (6, "one", true, Some(exit(Some((0, 0))))),
+            (4, "one", false, None),
+            (3, "three", true, Some(exit(Some((7, 7))))),
+        ] {
+            let record = ProcessRecord {
+                tenant: tenant(name),
+                finished_at: finished.then_some(at),
+                exit: exit.clone(),
+                ..process(&sandbox.id)
+            };
+            let Claimed::New = store.add_process(&record, None).await.unwrap() else { panic!() };
+            if finished && name != "three" && exit.is_none_or(|exit| exit.log_end != Some((0, 0))) {
+                expected.push(Ended { process: record.id, tenant: record.tenant, at });
+            }
+        }
+    });
+    expected.sort_by_key(|ended| std::cmp::Reverse(ended.at));
+    let (tell, told) = std::sync::mpsc::channel();
+    let see = Box::new(move |ended| tell.send(ended).unwrap());
+    // Whoever holds the connection keeps nobody from it.
+    let held = store.lock();
+    runtime.block_on(store.each_ended(vec![tenant("one"), tenant("two")], see)).unwrap();
+    drop(held);
+    assert_eq!(told.iter().collect::<Vec<_>>(), expected);
 }

@@ -194,8 +194,13 @@ async fn ask(inner: &Arc<Inner>, call: ToolCall) -> Result<String, ToolFailure> 
 
 /// The process that calls, if it is one of this sandbox: an agent says what it likes.
 async fn own(inner: &Inner, call: &ToolCall) -> Option<ProcessId> {
-    let record = inner.store.process(call.process.as_ref()?).await.ok()??;
-    (record.sandbox == call.sandbox).then_some(record.id)
+    let process = call.process.as_ref()?;
+    // Those that this engine attends to, which are nearly all, need no look into the store.
+    let sandbox = match inner.attended.get(process) {
+        Some(attended) => attended.sandbox.clone(),
+        None => inner.store.process(process).await.ok()??.sandbox,
+    };
+    (sandbox == call.sandbox).then(|| process.clone())
 }
 
 /// In pieces that fit into frames.

@@ -42,13 +42,24 @@ pub struct Chain {
 }
 
 impl Chain {
+    /// Documents that come in.
+    ///
     /// # Errors
-    /// Where there is no document, there are too many, or their patterns take too much together.
+    /// Where there is no document, there are too many, or their patterns take too much.
     pub fn new(layers: Vec<Layer>, inheritance: Inheritance) -> Result<Self, Refusal> {
+        let chain = Self::kept(layers, inheritance)?;
+        check_together(chain.layers.iter().map(|layer| &layer.document))?;
+        Ok(chain)
+    }
+
+    /// Documents that came in before. What their patterns take was judged then, as it was judged then.
+    ///
+    /// # Errors
+    /// Where there is no document, or there are too many.
+    pub fn kept(layers: Vec<Layer>, inheritance: Inheritance) -> Result<Self, Refusal> {
         match layers.len() {
             0 => Err(Refusal::whole("there is no policy document", "name at least one")),
             1..=MAX_LEVELS => {
-                check_together(layers.iter().map(|layer| &layer.document))?;
                 let cuts = layers.iter().map(|layer| !layer.document.inherit).collect();
                 Ok(Self { layers, cuts, inheritance })
             }

@@ -1,7 +1,6 @@
 //! A schema is looked through before it is used.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
@@ -32,8 +31,8 @@ const DESCRIPTIVE: [&str; 18] = [
 
 const TYPES: [&str; 7] = ["array", "boolean", "integer", "null", "number", "object", "string"];
 
-/// Bytes of a pattern.
-const MAX_PATTERN: usize = 4096;
+/// Bytes of a pattern. One that lists names is long and takes little.
+const MAX_PATTERN: usize = 16 << 10;
 /// Patterns of one schema.
 const MAX_PATTERNS: usize = 64;
 /// A schema in a schema in a schema.
@@ -43,7 +42,7 @@ pub(super) fn look_through(
     root: &Value,
     schema: &Value,
     place: &str,
-    patterns: &mut HashMap<String, Arc<Pattern>>,
+    patterns: &mut HashMap<String, Pattern>,
 ) -> Result<(), String> {
     let schema = match schema {
         Value::Bool(_) => return Ok(()),
@@ -138,7 +137,7 @@ fn types(value: &Value, place: &str) -> Result<(), String> {
 fn pattern(
     value: &Value,
     place: &str,
-    patterns: &mut HashMap<String, Arc<Pattern>>,
+    patterns: &mut HashMap<String, Pattern>,
 ) -> Result<(), String> {
     let Some(text) = value.as_str() else { return Err(at(place, "is not text")) };
     if patterns.contains_key(text) {
@@ -153,6 +152,6 @@ fn pattern(
     let pattern = Pattern::as_written(text.to_owned()).map_err(|reason| {
         at(place, &format!("is not a regular expression without look-around: it {reason}"))
     })?;
-    patterns.insert(text.to_owned(), Arc::new(pattern));
+    patterns.insert(text.to_owned(), pattern);
     Ok(())
 }

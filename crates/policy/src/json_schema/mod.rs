@@ -15,23 +15,61 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::document::Pattern;
+use crate::document::{MAX_PATTERN_BYTES, Owner, Pattern};
+use crate::limits::format_bytes;
+use crate::shown;
 
-/// A schema that can be checked against.
+/// What one pattern may take once it is built: some eighty `\w`, or sixty thousand letters. Matching takes the longer the
+/// more there is of it.
+const MAX_EACH: u64 = 8 << 20;
+
+/// A schema that can be checked against. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Schema {
-    root: Value,
+    root: Arc<Value>,
     /// Built when they are first asked, and kept built as long as there is room for those of everybody.
-    patterns: HashMap<String, Arc<Pattern>>,
+    patterns: Arc<HashMap<String, Pattern>>,
 }
 
 impl Schema {
+    /// A schema that comes in.
+    ///
     /// # Errors
     /// Names the place in the schema and what is wrong with it.
     pub fn new(root: Value) -> Result<Self, String> {
+        let schema = Self::kept(root)?;
+        let mut together = 0_u64;
+        for (text, pattern) in schema.patterns.iter() {
+            if pattern.bytes() > MAX_EACH {
+                let most = format_bytes(MAX_EACH);
+                return Err(format!("pattern `{}` would take more than {most}", shown(text)));
+            }
+            together = together.saturating_add(pattern.bytes());
+        }
+        if together > MAX_PATTERN_BYTES {
+            let most = format_bytes(MAX_PATTERN_BYTES);
+            return Err(format!("patterns would take more than {most} together"));
+        }
+        Ok(schema)
+    }
+
+    /// A schema that came in before. What its patterns take was judged then, as it was judged then.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn kept(root: Value) -> Result<Self, String> {
         let mut patterns = HashMap::new();
         declared::look_through(&root, &root, "", &mut patterns)?;
-        Ok(Self { root, patterns })
+        let owner = Owner::default();
+        let patterns: HashMap<_, _> =
+            patterns.into_iter().map(|(text, pattern)| (text, pattern.owned_by(owner))).collect();
+        Ok(Self { root: Arc::new(root), patterns: Arc::new(patterns) })
+    }
+
+    /// Whether a check may take long however short the value is: patterns may have to be built for it.
+    #[must_use]
+    pub fn is_costly(&self) -> bool {
+        self.patterns.values().any(|pattern| pattern.bytes() > 0)
     }
 
     /// # Errors

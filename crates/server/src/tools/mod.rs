@@ -17,7 +17,7 @@ use async_trait::async_trait;
 use belljar_codes::Code;
 use belljar_engine::{
     AuditEntry, Engine, Question, QuestionKind, SandboxId, SandboxPolicy, ToolCall, ToolFailure,
-    ToolHost,
+    ToolHost, aside_if,
 };
 use belljar_policy::document::{Context, Tool, Value};
 use belljar_policy::json_schema::Schema;
@@ -29,6 +29,9 @@ use schemas::Schemas;
 
 /// How long a client may take for one call.
 const CLIENT_PATIENCE: Duration = Duration::from_secs(60);
+
+/// Arguments of more bytes are read aside.
+const SHORT: usize = 8 << 10;
 
 type Result<T> = std::result::Result<T, ToolFailure>;
 
@@ -43,7 +46,7 @@ pub(crate) struct Tools {
 
 /// Who runs a tool.
 enum Runner<'a> {
-    Host(&'a Tool, Arc<Schema>),
+    Host(&'a Tool, Schema),
     Client(Arc<Declaration>),
 }
 
@@ -90,9 +93,9 @@ impl Tools {
         if !policy.document.tool_allowlist.contains(&call.name) {
             return Err(missing());
         }
-        let runner = self.runner(&policy, call)?;
+        let runner = self.runner(&policy, call).await?;
         *by = runner.by();
-        let arguments = arguments(call, runner.schema())?;
+        let arguments = arguments(call, runner.schema()).await?;
         if let Runner::Host(tool, _) = &runner
             && let Some(rate) = tool.calls_per_second
             && !self.rates.take(&call.sandbox, &tool.name, rate)
@@ -114,9 +117,9 @@ impl Tools {
         }
     }
 
-    fn runner<'a>(&self, policy: &'a SandboxPolicy, call: &ToolCall) -> Result<Runner<'a>> {
+    async fn runner<'a>(&self, policy: &'a SandboxPolicy, call: &ToolCall) -> Result<Runner<'a>> {
         if let Some(tool) = policy.document.tools.iter().find(|tool| tool.name == call.name) {
-            return Ok(Runner::Host(tool, self.schemas.of(&policy.digest, tool)?));
+            return Ok(Runner::Host(tool, self.schemas.of(&policy.digest, tool).await?));
         }
         let declaration = self.callbacks.declaration(&call.sandbox, &call.name);
         declaration.map(Runner::Client).ok_or_else(|| unavailable(&call.name, &CallError::Absent))
@@ -191,20 +194,24 @@ fn object_text(text: &str) -> &str {
 }
 
 /// The arguments as rules see them, if they are what the schema wants.
-fn arguments(call: &ToolCall, schema: &Schema) -> Result<Value> {
-    let refuse = |reason: String| {
+async fn arguments(call: &ToolCall, schema: &Schema) -> Result<Value> {
+    let (text, schema) = (object_text(&call.arguments).to_owned(), schema.clone());
+    let long = text.len() > SHORT || schema.is_costly();
+    aside_if(long, move || fitting(&text, &schema)).await?.map_err(|reason| {
         let name = &call.name;
         ToolFailure::new(Code::InvalidArgument, format!("arguments of tool `{name}`: {reason}"))
-    };
-    let text = object_text(&call.arguments);
+    })
+}
+
+fn fitting(text: &str, schema: &Schema) -> std::result::Result<Value, String> {
     check_json(text, belljar_engine::MAX_TOOL_ARGUMENTS)
-        .map_err(|reason| refuse(format!("the text {reason}")))?;
-    let not_json = |error: serde_json::Error| refuse(format!("the text is not JSON: {error}"));
+        .map_err(|reason| format!("the text {reason}"))?;
+    let not_json = |error: serde_json::Error| format!("the text is not JSON: {error}");
     let json: serde_json::Value = serde_json::from_str(text).map_err(not_json)?;
     if !json.is_object() {
-        return Err(refuse("they are not an object".to_owned()));
+        return Err("they are not an object".to_owned());
     }
-    schema.check(&json).map_err(refuse)?;
+    schema.check(&json)?;
     serde_json::from_str(text).map_err(not_json)
 }
 
@@ -237,21 +244,62 @@ mod tests {
 
     use super::*;
 
+    fn call(arguments: &str) -> ToolCall {
+        ToolCall {
+            sandbox: SandboxId::parse("n001abcdefgh").unwrap(),
+            tenant: TenantId::parse("a").unwrap(),
+            name: "nothing".to_owned(),
+            arguments: arguments.to_owned(),
+            process: None,
+        }
+    }
+
+    /// The only thread for long work is kept busy, so who needs it waits, and who does not has its answer at once.
+    #[test]
+    fn patterns_and_long_texts_hold_up_nobody_else() {
+        let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build();
+        runtime.unwrap().block_on(async {
+            let (go_on, told) = std::sync::mpsc::channel();
+            let busy = tokio::task::spawn_blocking(move || told.recv().unwrap());
+            let schema = |pattern: &str| {
+                let a = serde_json::json!({"type": "string", "pattern": pattern});
+                Schema::new(serde_json::json!({"properties": {"a": a}})).unwrap()
+            };
+            let long = format!(r#"{{"a": "b", "b": "{}"}}"#, "b".repeat(SHORT));
+            let mut waiting = Vec::new();
+            for (text, pattern, waits) in [
+                (r#"{"a": "b"}"#, "^[bc]$", true),
+                (r#"{"a": "d"}"#, "^[bc]$", true),
+                (long.as_str(), "b", true),
+                (r#"{"a": "b"}"#, "b", false),
+                (r#"{"a": "d"}"#, "b", false),
+            ] {
+                let (call, schema) = (call(text), schema(pattern));
+                let mut checked = Box::pin(async move { arguments(&call, &schema).await });
+                let fits = !text.contains('d');
+                let mut once = std::task::Context::from_waker(std::task::Waker::noop());
+                match checked.as_mut().poll(&mut once) {
+                    std::task::Poll::Pending if waits => waiting.push((checked, fits)),
+                    std::task::Poll::Ready(found) if !waits => assert_eq!(found.is_ok(), fits),
+                    other => panic!("{text} {pattern}: {other:?}"),
+                }
+            }
+            go_on.send(()).unwrap();
+            busy.await.unwrap();
+            for (checked, fits) in waiting {
+                assert_eq!(checked.await.is_ok(), fits);
+            }
+        });
+    }
+
     #[tokio::test]
     async fn calls_have_a_share_of_the_audit_log() {
         const FLOOD: usize = 4000;
         let directory = tempfile::tempdir().unwrap();
         let engine = Engine::open(EngineOptions::new(directory.path(), Vec::new())).await.unwrap();
         let tools = Tools::new(Callbacks::default());
-        let call = ToolCall {
-            sandbox: SandboxId::parse("n001abcdefgh").unwrap(),
-            tenant: TenantId::parse("a").unwrap(),
-            name: "nothing".to_owned(),
-            arguments: String::new(),
-            process: None,
-        };
         for _ in 0..FLOOD {
-            tools.call(&engine, call.clone()).await.unwrap_err();
+            tools.call(&engine, call("")).await.unwrap_err();
         }
         let mut reader = engine.audit().query(AuditQuery::default()).await;
         let mut records = Vec::new();

@@ -20,6 +20,7 @@ pub use policy::Policy;
 pub use strategy::Strategy;
 pub use together::MAX_PATTERN_BYTES;
 
+pub(crate) use built::Owner;
 pub(crate) use pattern::Pattern;
 pub(crate) use policy::{Compiled, LayerRule};
 pub(crate) use text::as_text;

@@ -7,12 +7,14 @@ use belljar_codes::Code;
 use regex_syntax::ParserBuilder;
 use regex_syntax::hir::{Class, Hir, HirKind};
 
-use super::built::Slot;
+use super::built::{Owner, Slot};
 use super::translate::translate;
 use crate::{Invalid, shown};
 
 const MAX_PATTERN: usize = 4096;
-pub(super) const MAX_NESTING: u32 = 64;
+const MAX_NESTING: u32 = 64;
+/// As the library has it by itself, for patterns that nobody translated.
+pub(super) const MAX_NESTING_AS_WRITTEN: u32 = 250;
 /// Literals, ranges and repetitions multiplied out.
 const MAX_COST: u64 = 20_000;
 
@@ -47,33 +49,38 @@ impl Pattern {
             return Err(refuse("is too long"));
         }
         let translated = translate(pattern).map_err(|reason| refuse(&reason))?;
-        Self::as_written(translated).map_err(refuse)
+        let parsed = parsed(&translated, MAX_NESTING).map_err(refuse)?;
+        if Measure::COST.of(&parsed) > MAX_COST {
+            return Err(refuse("costs too much: its repetitions multiply"));
+        }
+        Ok(Self::of(translated, &parsed))
     }
 
-    /// As the regular expressions of this program are written, not as Python's are.
+    /// As the regular expressions of this program are written, not as Python's are. What it takes is for the caller to
+    /// judge.
     ///
     /// # Errors
     /// Says what is wrong with it.
     pub(crate) fn as_written(pattern: String) -> Result<Self, &'static str> {
-        let parsed = ParserBuilder::new()
-            .nest_limit(MAX_NESTING)
-            .build()
-            .parse(&pattern)
-            .map_err(|_| "is malformed")?;
-        if Measure::COST.of(&parsed) > MAX_COST {
-            return Err("costs too much: its repetitions multiply");
-        }
+        let parsed = parsed(&pattern, MAX_NESTING_AS_WRITTEN)?;
+        Ok(Self::of(pattern, &parsed))
+    }
+
+    fn of(pattern: String, parsed: &Hir) -> Self {
         let literal = match parsed.kind() {
             HirKind::Literal(literal) => String::from_utf8(literal.0.to_vec()).ok(),
             _ => None,
         };
         let bytes = match literal {
             Some(_) => 0,
-            None => {
-                Measure::SIZE.of(&parsed).saturating_mul(BYTES_EACH).saturating_add(BUILT_BYTES)
-            }
+            None => Measure::SIZE.of(parsed).saturating_mul(BYTES_EACH).saturating_add(BUILT_BYTES),
         };
-        Ok(Self { translated: pattern, literal, bytes, built: Slot::default() })
+        Self { translated: pattern, literal, bytes, built: Slot::default() }
+    }
+
+    /// As one of those of a policy or schema, which have their share of what is built together.
+    pub(crate) fn owned_by(self, owner: Owner) -> Self {
+        Self { built: Slot::of(owner), ..self }
     }
 
     /// About what it takes in memory once it is built.
@@ -86,8 +93,13 @@ impl Pattern {
         if let Some(literal) = &self.literal {
             return Some(text.contains(literal.as_str()));
         }
-        Some(self.built.get(&self.translated, self.bytes)?.is_match(text))
+        Some(self.built.get(&self.translated, self.bytes)?.occurs_in(text))
     }
+}
+
+fn parsed(pattern: &str, nesting: u32) -> Result<Hir, &'static str> {
+    let mut parser = ParserBuilder::new().nest_limit(nesting).build();
+    parser.parse(pattern).map_err(|_| "is malformed")
 }
 
 /// How parts of a pattern are counted.

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::built::Owner;
 use super::pattern::Pattern;
 use super::{Strategy, as_text};
 use crate::document::{Action, Document, Operator, Rule, Value};
@@ -95,6 +96,7 @@ impl Policy {
 
 #[derive(Default)]
 struct Builder {
+    owner: Owner,
     fields: Vec<String>,
     field_numbers: HashMap<String, usize>,
     patterns: HashMap<String, Option<Arc<Pattern>>>,
@@ -130,9 +132,8 @@ impl Builder {
 
     /// The same pattern in many rules is built once.
     fn pattern(&mut self, text: &str) -> Option<Arc<Pattern>> {
-        self.patterns
-            .entry(text.to_owned())
-            .or_insert_with(|| Pattern::new(text).ok().map(Arc::new))
-            .clone()
+        let owned =
+            || Pattern::new(text).ok().map(|pattern| Arc::new(pattern.owned_by(self.owner)));
+        self.patterns.entry(text.to_owned()).or_insert_with(owned).clone()
     }
 }

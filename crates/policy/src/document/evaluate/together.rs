@@ -1,4 +1,4 @@
-//! What the patterns of documents take together.
+//! What the patterns of documents take together, judged where documents come in.
 //!
 //! A pattern is bounded by itself, but a document may have thousands of them, and one question may need them all.
 
@@ -6,17 +6,29 @@ use std::collections::HashSet;
 
 use super::{Pattern, as_text};
 use crate::document::{Document, Operator, Refusal};
+use crate::json_schema::Schema;
 use crate::limits::format_bytes;
+use crate::shown;
 
 /// What the patterns of documents that build on each other may take together once they are built: about two thousand small
 /// ones, or fifty of the greatest cost.
 pub const MAX_PATTERN_BYTES: u64 = 128 << 20;
 
 /// # Errors
-/// Where the documents have more patterns than one policy may have.
+/// Where the documents have more patterns than one policy, or than the schema of one tool, may have.
 pub(crate) fn check_together<'a>(
-    documents: impl Iterator<Item = &'a Document>,
+    documents: impl Iterator<Item = &'a Document> + Clone,
 ) -> Result<(), Refusal> {
+    for tool in documents.clone().flat_map(|document| &document.tools) {
+        if let Some(schema) = &tool.input_schema
+            && let Err(reason) = Schema::new(schema.clone())
+        {
+            return Err(Refusal::whole(
+                format!("tool `{}` has an input schema whose {reason}", shown(&tool.name)),
+                "see the guide to tools for what patterns may take",
+            ));
+        }
+    }
     let mut seen = HashSet::new();
     let mut bytes = 0_u64;
     let rules = documents.flat_map(|document| &document.rules);

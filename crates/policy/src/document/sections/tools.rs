@@ -119,7 +119,8 @@ impl Check for Tool {
                 "has an input schema that is not an object".to_owned(),
                 "write a JSON Schema",
             ),
-            Some(schema) => match Schema::new(schema.clone()) {
+            // Also of documents that are kept; what patterns take is judged where documents come in.
+            Some(schema) => match Schema::kept(schema.clone()) {
                 Ok(_) => Ok(()),
                 Err(reason) => refuse(
                     format!("has an input schema whose {reason}"),
