@@ -7,6 +7,7 @@
 mod fake;
 
 mod audit;
+mod connections;
 mod limits;
 mod metrics;
 mod scopes;
