@@ -43,6 +43,17 @@ pub(crate) struct Gate {
     patience: Patience,
 }
 
+/// What lets a visitor of a port in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// Everybody may see it.
+    Public,
+    /// A token for this port.
+    Token,
+    /// What lets into the API, too.
+    Key,
+}
+
 pub(crate) async fn authenticate(
     State(gate): State<Gate>,
     mut request: Request,
@@ -108,15 +119,15 @@ impl Gate {
         let tls = self.api.status().tls;
         let (parts, body) = request.into_parts();
         let admission = Admission::of(&parts);
-        let (caller, identified) = match self.visitor(&target, &admission, &parts).await {
+        let (caller, way) = match self.visitor(&target, &admission, &parts).await {
             Ok(visitor) => visitor,
             Err(problem) => return problem.into_response(),
         };
         if let Some(welcome) = admission.welcome(&parts, tls) {
             return welcome;
         }
-        let visit = match self.limits.visit(&caller.tenant()) {
-            Ok(visit) => Arc::new(visit),
+        let visit = match self.limits.visit(&caller, way == Way::Public) {
+            Ok(visit) => visit.map(Arc::new),
             Err(problem) => return problem.into_response(),
         };
         let call = Call::new(caller, request_id.to_owned());
@@ -124,29 +135,29 @@ impl Gate {
         let shown = async {
             let id = target.id.as_str();
             let tunnel = self.api.visit_port(&call, id, target.port.into()).await?;
-            let form = Form::Name { identified };
-            preview::forward(tunnel, request, &form, Arc::clone(&visit)).await
+            let form = Form::Name { identified: way == Way::Key };
+            preview::forward(tunnel, request, &form, visit.clone()).await
         };
         let response = shown.await.unwrap_or_else(IntoResponse::into_response);
         response.map(|body| Body::new(Guarded::new(body, visit)))
     }
 
-    /// Who visits a port, and whether a key of ours says so.
+    /// Who visits a port, and what lets them in.
     async fn visitor(
         &self,
         target: &Target,
         admission: &Admission,
         request: &Parts,
-    ) -> Result<(Caller, bool)> {
+    ) -> Result<(Caller, Way)> {
         let peer = request.extensions.get::<Peer>();
         let shown = self.engine.exposed_port(&target.id, target.port).await?;
         if let Some((_, tenant)) = shown.iter().find(|(shown, _)| shown.public) {
-            return Ok((Caller::visitor(tenant, &target.id, "anybody"), false));
+            return Ok((Caller::visitor(tenant, &target.id, "anybody"), Way::Public));
         }
         match admission {
             Admission::Other => {
                 let (caller, _) = self.enter(peer, &request.uri, &request.headers).await?;
-                Ok((caller, true))
+                Ok((caller, Way::Key))
             }
             Admission::Token(..) => {
                 let checked = match (admission.check(&self.tokens, target, request), &shown) {
@@ -163,7 +174,7 @@ impl Gate {
                 if let (Err(_), Some(address)) = (&checked, peer.and_then(Peer::address)) {
                     self.limits.failed(address)?;
                 }
-                checked.map(|caller| (caller, false))
+                checked.map(|caller| (caller, Way::Token))
             }
         }
     }
