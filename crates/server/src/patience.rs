@@ -1,10 +1,16 @@
 //! How long a client may take.
 
+use std::error::Error;
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::Request;
-use tower_http::timeout::TimeoutBody;
+use belljar_codes::Code;
+use http_body_util::BodyExt;
+use tonic::Status;
+use tower_http::timeout::{TimeoutBody, TimeoutError};
+
+use crate::problem::Problem;
 
 /// The methods whose callers go on talking.
 const STREAMS: [&str; 5] = [
@@ -33,14 +39,35 @@ impl Default for Patience {
 impl Patience {
     /// Who sends one message has no reason to stop in its middle. Streams may be silent for as long as they like: there the
     /// connection itself gives signs of life.
+    ///
+    /// For gRPC, which knows only its own statuses and takes any other error for a message that makes no sense.
     pub(crate) fn bound(self, request: Request) -> Request {
-        if STREAMS.contains(&request.uri().path()) { request } else { self.bound_body(request) }
+        if STREAMS.contains(&request.uri().path()) {
+            return request;
+        }
+        self.bound_body(request).map(|body| {
+            Body::new(body.map_err(|error| match is_stalled(&error) {
+                true => Status::deadline_exceeded("nothing more came").into(),
+                false => error.into_inner(),
+            }))
+        })
     }
 
     /// A body of which nothing comes for too long is given up.
     pub(crate) fn bound_body(self, request: Request) -> Request {
         request.map(|body| Body::new(TimeoutBody::new(self.body, body)))
     }
+}
+
+/// Whether a body ended with this error because nothing more came of it.
+pub(crate) fn is_stalled(error: &(dyn Error + 'static)) -> bool {
+    std::iter::successors(Some(error), |error| Error::source(*error))
+        .any(|error| error.is::<TimeoutError>())
+}
+
+pub(crate) fn stalled() -> Problem {
+    Problem::new(Code::RequestTimedOut, "the body stalled")
+        .with_remedy("send without long pauses")
 }
 
 #[cfg(test)]

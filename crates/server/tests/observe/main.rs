@@ -11,6 +11,7 @@ mod connections;
 mod limits;
 mod metrics;
 mod scopes;
+mod stalls;
 mod support;
 mod telemetry;
 mod tokens;
