@@ -6,6 +6,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::extract::Request;
 use belljar_codes::Code;
+use http::Version;
 use http_body_util::BodyExt;
 use tonic::Status;
 use tower_http::timeout::{TimeoutBody, TimeoutError};
@@ -37,12 +38,13 @@ impl Default for Patience {
 }
 
 impl Patience {
-    /// Who sends one message has no reason to stop in its middle. Streams may be silent for as long as they like: there the
-    /// connection itself gives signs of life.
+    /// Who sends one message has no reason to stop in its middle. Streams may be silent for as long as they like where the
+    /// connection itself gives signs of life, as HTTP/2 does.
     ///
     /// For gRPC, which knows only its own statuses and takes any other error for a message that makes no sense.
     pub(crate) fn bound(self, request: Request) -> Request {
-        if STREAMS.contains(&request.uri().path()) {
+        let alive = request.version() == Version::HTTP_2;
+        if alive && STREAMS.contains(&request.uri().path()) {
             return request;
         }
         self.bound_body(request).map(|body| {
@@ -82,15 +84,19 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn one_message_does_not_stop_in_its_middle_and_a_stream_may() {
-        let ends = async |path: &str| {
+        let ends = async |path: &str, version| {
             let body = Body::from_stream(stream::pending::<Result<Bytes, Infallible>>());
-            let request = Request::post(path).body(body).unwrap();
+            let request = Request::post(path).version(version).body(body).unwrap();
             let body = Patience::default().bound(request).into_body();
             tokio::time::timeout(Duration::from_secs(3600), body.collect()).await.is_ok()
         };
-        assert!(ends("/belljar.v1.Sandboxes/CreateSandbox").await);
-        assert!(ends("/belljar.v1.Processes/Exec").await);
-        assert!(!ends("/belljar.v1.Processes/WriteInput").await);
+        for version in [Version::HTTP_11, Version::HTTP_2] {
+            assert!(ends("/belljar.v1.Sandboxes/CreateSandbox", version).await);
+            assert!(ends("/belljar.v1.Processes/Exec", version).await);
+        }
+        assert!(!ends("/belljar.v1.Processes/WriteInput", Version::HTTP_2).await);
+        // By gRPC-Web nothing tells a silent client from one that is gone.
+        assert!(ends("/belljar.v1.Processes/WriteInput", Version::HTTP_11).await);
     }
 
     #[test]

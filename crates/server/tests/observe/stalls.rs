@@ -62,3 +62,11 @@ async fn who_stops_in_the_middle_of_a_message_is_told_so() {
     assert_eq!(code(&nonsense), "invalid-argument");
     server.stop().await;
 }
+
+#[tokio::test]
+async fn a_stream_that_gives_no_signs_of_life_does_not_pause() {
+    let server = impatient().await;
+    let status = by_web(&server, "Processes/WriteInput").await;
+    assert_eq!(code(&status), "request-timed-out", "{status:?}");
+    server.stop().await;
+}
