@@ -68,8 +68,7 @@ pub(crate) fn is_stalled(error: &(dyn Error + 'static)) -> bool {
 }
 
 pub(crate) fn stalled() -> Problem {
-    Problem::new(Code::RequestTimedOut, "the body stalled")
-        .with_remedy("send without long pauses")
+    Problem::new(Code::RequestTimedOut, "the body stalled").with_remedy("send without long pauses")
 }
 
 #[cfg(test)]
@@ -99,28 +98,38 @@ mod tests {
         assert!(ends("/belljar.v1.Processes/WriteInput", Version::HTTP_11).await);
     }
 
+    /// The methods of a definition that take a stream, however its lines are broken.
+    fn taking_streams(definition: &str) -> Vec<String> {
+        let code: Vec<_> =
+            definition.lines().map(|line| line.split("//").next().unwrap_or_default()).collect();
+        let code = code.join(" ").replace('(', " ( ");
+        let words: Vec<_> = code.split_whitespace().collect();
+        let (mut service, mut found) = ("", Vec::new());
+        for words in words.windows(4) {
+            match words {
+                ["service", name, "{", _] => service = name,
+                ["rpc", method, "(", "stream"] => {
+                    found.push(format!("/belljar.v1.{service}/{method}"));
+                }
+                _ => {}
+            }
+        }
+        found
+    }
+
     #[test]
     fn the_methods_whose_callers_go_on_talking_are_known() {
         let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../api/proto/belljar/v1");
-        let mut found = Vec::new();
-        for entry in std::fs::read_dir(directory).unwrap() {
-            let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
-            let mut service = "";
-            for line in text.lines() {
-                let mut words = line.split_whitespace();
-                match words.next() {
-                    Some("service") => service = words.next().unwrap(),
-                    Some("rpc") if line.contains("(stream ") => {
-                        let (method, request) = words.next().unwrap().split_once('(').unwrap();
-                        if request == "stream" {
-                            found.push(format!("/belljar.v1.{service}/{method}"));
-                        }
-                    }
-                    _ => {}
-                }
-            }
-        }
+        let files = std::fs::read_dir(directory).unwrap();
+        let mut found: Vec<_> = files
+            .flat_map(|file| {
+                taking_streams(&std::fs::read_to_string(file.unwrap().path()).unwrap())
+            })
+            .collect();
         found.sort();
         assert_eq!(found, STREAMS);
+        let broken = "// rpc No(stream A)\nservice Some {\n  rpc One(A) returns (stream A);\n  rpc Two(\n      \
+            stream A) returns (A);\n  rpc\n    Three(stream A) returns (A);\n}";
+        assert_eq!(taking_streams(broken), ["/belljar.v1.Some/Two", "/belljar.v1.Some/Three"]);
     }
 }
