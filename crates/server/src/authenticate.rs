@@ -265,6 +265,9 @@ impl Gate {
     /// A token is nothing once its sandbox has ended, or the key that made it opens nothing any more.
     async fn still_stands(&self, caller: &Caller) -> Result<()> {
         let made = match &caller.key {
+            Some(key) if token::is_own(key) => {
+                self.tokens.is_made_with(key, self.own_keys.fingerprints())?
+            }
             Some(key) => self.engine.keys().opens(key).await?,
             None => true,
         };
@@ -298,6 +301,7 @@ fn of_key(key: KeyInfo) -> Caller {
         actor: format!("key:{}", key.id),
         permissions: key.scopes.iter().map(|scope| scope.as_str().to_owned()).collect(),
         key: Some(key.id),
+        own_key: None,
         expires_at: key.expires_at,
         proof: Proof::Key,
     }
