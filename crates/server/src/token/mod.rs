@@ -175,6 +175,21 @@ impl Tokens {
         if timely && !claims.jti.is_empty() { Ok(claims) } else { Err(invalid()) }
     }
 
+    /// Whether this is a token of ours that is still valid, whatever it is for.
+    pub(crate) fn is_ours(&self, text: &str) -> Result<bool> {
+        if !is_one(text) {
+            return Ok(false);
+        }
+        for audience in Audience::ALL {
+            match self.verify(text, audience) {
+                Ok(_) => return Ok(true),
+                Err(problem) if problem.code == Code::TokenInvalid => {}
+                Err(problem) => return Err(problem),
+            }
+        }
+        Ok(false)
+    }
+
     /// Who a token for the API makes its bearer.
     pub(crate) fn caller(&self, token: &str) -> Result<Caller> {
         let claims = self.verify(token, Audience::Api)?;
@@ -190,6 +205,11 @@ impl Tokens {
             proof: Proof::Token,
         })
     }
+}
+
+/// Whether this has the form of a token.
+pub(crate) fn is_one(text: &str) -> bool {
+    text.matches('.').count() == 2
 }
 
 /// Whether a key that a token names is one of the operator's own.
