@@ -55,6 +55,11 @@ impl Bucket {
         now.saturating_duration_since(self.at)
     }
 
+    /// How long until something can be taken; `None`: never.
+    pub(crate) fn wait(&self, rate: f64) -> Option<Duration> {
+        Duration::try_from_secs_f64((1.0 - self.left).max(0.0) / rate).ok()
+    }
+
     pub(crate) fn take(&mut self) -> bool {
         let enough = self.left >= 1.0;
         if enough {
@@ -143,13 +148,26 @@ impl Limits {
         Ok(Some(Visit { limits: self.clone(), visited }))
     }
 
-    /// Counts one more thing that a tenant asks for within a request that was let in.
-    pub(crate) async fn count(&self, tenant: &TenantId) -> Result<()> {
-        let rate = self.rate(tenant).await?;
-        let mut tenants = self.tenants();
-        let now = Instant::now();
-        let usage = tenants.entry(tenant.clone()).or_insert_with(|| Usage::new(rate, now));
-        usage.take(tenant, rate, now)
+    /// Counts one more thing that a tenant asks for within a request that was let in, as soon as its quota has room for it.
+    /// It is refused where that takes longer than `patience`.
+    pub(crate) async fn count(&self, tenant: &TenantId, patience: Duration) -> Result<()> {
+        let begun = Instant::now();
+        loop {
+            let rate = self.rate(tenant).await?;
+            let (refused, wait) = {
+                let mut tenants = self.tenants();
+                let now = Instant::now();
+                let usage = tenants.entry(tenant.clone()).or_insert_with(|| Usage::new(rate, now));
+                match usage.take(tenant, rate, now) {
+                    Ok(()) => return Ok(()),
+                    Err(refused) => (refused, usage.bucket.wait(rate.unwrap_or_default() as f64)),
+                }
+            };
+            match wait.filter(|wait| begun.elapsed() + *wait <= patience) {
+                Some(wait) => tokio::time::sleep(wait).await,
+                None => return Err(refused),
+            }
+        }
     }
 
     /// Requests per second, as they are now or were a moment ago.

@@ -25,7 +25,7 @@ mod webhooks;
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use belljar_codes::Code;
 use belljar_engine::{Asker, Engine, SandboxId, Scope};
@@ -90,10 +90,15 @@ impl Api {
 
     /// Whether a caller whose request goes on may ask for one more thing within it, as a request of its own would.
     pub(crate) async fn ask_within(&self, call: &Call) -> Result<()> {
+        self.ask_before_long(call, Duration::ZERO).await
+    }
+
+    /// The same for who may wait for so long.
+    pub(crate) async fn ask_before_long(&self, call: &Call, patience: Duration) -> Result<()> {
         self.still_let_in(call).await?;
         match call.caller.is_admin() {
             true => Ok(()),
-            false => self.limits.count(&call.caller.tenant()).await,
+            false => self.limits.count(&call.caller.tenant(), patience).await,
         }
     }
 

@@ -1,4 +1,4 @@
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use belljar_api::v1;
 use belljar_api::v1::callbacks_client::CallbacksClient;
@@ -109,7 +109,7 @@ async fn recorded(server: &Server, action: &str) -> usize {
 }
 
 #[tokio::test]
-async fn hellos_in_one_conversation_count_as_requests() {
+async fn hellos_in_one_conversation_count_as_requests_and_wait_for_their_turn() {
     const SAID: usize = 200;
     let server = Server::start().await;
     let (slow, sandbox) = of_slow(&server).await;
@@ -117,8 +117,18 @@ async fn hellos_in_one_conversation_count_as_requests() {
     let hello = v1::ClientCallback { hello: Some(hello), ..v1::ClientCallback::default() };
     let said = futures_util::stream::iter(vec![hello; SAID]).chain(futures_util::stream::pending());
     let mut client = CallbacksClient::new(server.channel());
+    let begun = Instant::now();
     let mut heard = client.serve(bearing(&slow, said)).await.unwrap().into_inner();
-    let mut ready = 0;
+    // Two come at once. The third would be one too many, and waits.
+    for _ in 0..3 {
+        assert!(heard.message().await.unwrap().unwrap().ready.is_some());
+    }
+    assert!(begun.elapsed() >= Duration::from_millis(900), "one a second: {:?}", begun.elapsed());
+    // There is nothing to wait for any more.
+    let never = Quotas { requests_per_second: Some(0), ..Quotas::default() };
+    let tenants = server.setup.engine.tenants();
+    tenants.set(&TenantId::parse("slow").unwrap(), never).await.unwrap();
+    let mut ready = 3;
     let end = loop {
         match heard.message().await {
             Ok(Some(_)) if ready == SAID - 1 => panic!("all were heard"),
