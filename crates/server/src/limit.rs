@@ -19,7 +19,7 @@ use crate::problem::{Problem, Result};
 const FRESH: Duration = Duration::from_secs(1);
 
 /// Requests of one tenant at the same time, streams included, so that none can take all places.
-const MAX_UNDER_WAY: u64 = 2000;
+pub(crate) const MAX_UNDER_WAY: u64 = 2000;
 
 /// Visitors at the ports of one tenant at the same time: so many of whom nothing is known, and so many who showed a token or
 /// key.
