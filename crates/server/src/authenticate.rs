@@ -13,7 +13,7 @@ use axum::response::{IntoResponse, Response};
 use belljar_codes::Code;
 use belljar_engine::{AuditEntry, Engine, KeyInfo, Scope};
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Uri, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
 use tracing::Instrument;
 
 use crate::api::Api;
@@ -41,6 +41,17 @@ pub(crate) struct Gate {
     limits: Limits,
     own_keys: Arc<OwnKeys>,
     patience: Patience,
+}
+
+/// What lets a visitor of a port in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// Everybody may see it.
+    Public,
+    /// A token for this port.
+    Token,
+    /// What lets into the API, too.
+    Key,
 }
 
 pub(crate) async fn authenticate(
@@ -106,47 +117,52 @@ impl Gate {
     /// Shows a port by its own name: to everybody where it is public, else to who has a token for it or a key.
     async fn show(&self, target: Target, request: Request, request_id: &str) -> Response {
         let tls = self.api.status().tls;
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
         let admission = Admission::of(&parts);
-        let (caller, identified) = match self.visitor(&target, &admission, &parts).await {
+        let (caller, way) = match self.visitor(&target, &admission, &parts).await {
             Ok(visitor) => visitor,
             Err(problem) => return problem.into_response(),
         };
         if let Some(welcome) = admission.welcome(&parts, tls) {
             return welcome;
         }
-        let visit = match self.limits.visit(&caller.tenant()) {
-            Ok(visit) => Arc::new(visit),
+        let visit = match self.limits.visit(&caller, way == Way::Public) {
+            Ok(visit) => visit.map(Arc::new),
             Err(problem) => return problem.into_response(),
         };
+        if way != Way::Key
+            && let Err(problem) = self.take_out_keys(&mut parts.headers).await
+        {
+            return problem.into_response();
+        }
         let call = Call::new(caller, request_id.to_owned());
         let request = self.patience.bound_body(Request::from_parts(parts, body));
         let shown = async {
             let id = target.id.as_str();
             let tunnel = self.api.visit_port(&call, id, target.port.into()).await?;
-            let form = Form::Name { identified };
-            preview::forward(tunnel, request, &form, Arc::clone(&visit)).await
+            let form = Form::Name { identified: way == Way::Key };
+            preview::forward(tunnel, request, &form, visit.clone()).await
         };
         let response = shown.await.unwrap_or_else(IntoResponse::into_response);
         response.map(|body| Body::new(Guarded::new(body, visit)))
     }
 
-    /// Who visits a port, and whether a key of ours says so.
+    /// Who visits a port, and what lets them in.
     async fn visitor(
         &self,
         target: &Target,
         admission: &Admission,
         request: &Parts,
-    ) -> Result<(Caller, bool)> {
+    ) -> Result<(Caller, Way)> {
         let peer = request.extensions.get::<Peer>();
         let shown = self.engine.exposed_port(&target.id, target.port).await?;
         if let Some((_, tenant)) = shown.iter().find(|(shown, _)| shown.public) {
-            return Ok((Caller::visitor(tenant, &target.id, "anybody"), false));
+            return Ok((Caller::visitor(tenant, &target.id, "anybody"), Way::Public));
         }
         match admission {
             Admission::Other => {
                 let (caller, _) = self.enter(peer, &request.uri, &request.headers).await?;
-                Ok((caller, true))
+                Ok((caller, Way::Key))
             }
             Admission::Token(..) => {
                 let checked = match (admission.check(&self.tokens, target, request), &shown) {
@@ -163,9 +179,34 @@ impl Gate {
                 if let (Err(_), Some(address)) = (&checked, peer.and_then(Peer::address)) {
                     self.limits.failed(address)?;
                 }
-                checked.map(|caller| (caller, false))
+                checked.map(|caller| (caller, Way::Token))
             }
         }
+    }
+
+    /// A client that sends what lets it into the API everywhere sends it to a port of a sandbox, too. It is nobody's business
+    /// there, whatever let the visitor in.
+    async fn take_out_keys(&self, headers: &mut HeaderMap) -> Result<()> {
+        for name in [header::AUTHORIZATION, HeaderName::from_static("x-api-key")] {
+            for value in headers.get_all(&name) {
+                let secret = value.to_str().unwrap_or_default().rsplit(' ').next();
+                if self.is_ours(secret.unwrap_or_default()).await? {
+                    headers.remove(&name);
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn is_ours(&self, secret: &str) -> Result<bool> {
+        if secret.is_empty() {
+            return Ok(false);
+        }
+        let own = self.own_keys.caller(secret).is_some();
+        Ok(own
+            || self.tokens.is_ours(secret)?
+            || self.engine.keys().verify(secret).await?.is_some())
     }
 
     /// Finds out who asks, and whether they may ask now.
@@ -240,7 +281,7 @@ impl Gate {
         if let Some(caller) = self.own_keys.caller(secret) {
             return Ok(caller);
         }
-        if secret.matches('.').count() == 2 {
+        if token::is_one(secret) {
             let caller = self.tokens.caller(secret)?;
             self.still_stands(&caller).await?;
             return Ok(caller);
@@ -254,6 +295,9 @@ impl Gate {
     /// A token is nothing once its sandbox has ended, or the key that made it opens nothing any more.
     async fn still_stands(&self, caller: &Caller) -> Result<()> {
         let made = match &caller.key {
+            Some(key) if token::is_own(key) => {
+                self.tokens.is_made_with(key, self.own_keys.fingerprints())?
+            }
             Some(key) => self.engine.keys().opens(key).await?,
             None => true,
         };
@@ -287,6 +331,7 @@ fn of_key(key: KeyInfo) -> Caller {
         actor: format!("key:{}", key.id),
         permissions: key.scopes.iter().map(|scope| scope.as_str().to_owned()).collect(),
         key: Some(key.id),
+        own_key: None,
         expires_at: key.expires_at,
         proof: Proof::Key,
     }
@@ -341,7 +386,12 @@ fn unknown(message: &str) -> Problem {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use belljar_engine::{EngineOptions, NewKey, Role, SandboxId, Secret, TenantId};
+
     use super::*;
+    use crate::status::Status;
 
     fn headers(entries: &[(&'static str, &str)]) -> HeaderMap {
         let mut headers = HeaderMap::new();
@@ -361,6 +411,48 @@ mod tests {
         check(&[("authorization", "bearer abc")], Some("abc"));
         check(&[("x-api-key", "abc")], Some("abc"));
         assert!(secret(&headers(&[("authorization", "Basic abc")])).is_err());
+    }
+
+    #[tokio::test]
+    async fn what_lets_into_the_api_does_not_go_into_a_sandbox() {
+        const OWN: &str = "0123456789abcdef";
+        const CHOSEN: &str = "chosen-by-a-tenant";
+        let directory = tempfile::tempdir().unwrap();
+        let engine = Engine::open(EngineOptions::new(directory.path(), Vec::new())).await.unwrap();
+        let api = Api::new(engine.clone(), Arc::new(Status::new(Vec::new(), false, false)));
+        let mut own_keys = OwnKeys::default();
+        own_keys.add(OWN, "the test").unwrap();
+        let gate = Gate::new(&api, own_keys, Patience::default());
+        let tenant = TenantId::default();
+        let new = NewKey {
+            name: "test".to_owned(),
+            tenant: tenant.clone(),
+            role: Role::Tenant,
+            scopes: Vec::new(),
+            expires_at: None,
+        };
+        let made = engine.keys().create(new.clone()).await.unwrap().1;
+        engine.keys().add(&Secret::new(CHOSEN.to_owned()), new).await.unwrap();
+        let (id, hour) = (SandboxId::parse("n001abcdefgh").unwrap(), Duration::from_secs(3600));
+        let issued =
+            api.tokens().issue(&tenant, &id, token::Audience::Api, hour, &[], None).unwrap();
+        let stays = async |name: &'static str, value: &str| {
+            let mut sent = headers(&[(name, value), ("host", "1-a.test")]);
+            gate.take_out_keys(&mut sent).await.unwrap();
+            assert!(sent.contains_key("host"));
+            sent.contains_key(name)
+        };
+        for secret in [OWN, CHOSEN, made.expose(), &issued.0] {
+            for value in [format!("Bearer {secret}"), format!("bearer  {secret}")] {
+                assert!(!stays("authorization", &value).await, "{value}");
+            }
+            assert!(!stays("x-api-key", secret).await, "{secret}");
+        }
+        // The twin: what is the sandbox's own business goes in.
+        for value in ["Bearer of-the-sandbox-itself", "Bearer a.b.c", "Basic YTpi", ""] {
+            assert!(stays("authorization", value).await, "{value}");
+        }
+        assert!(stays("x-api-key", "of-the-sandbox-itself").await);
     }
 
     #[test]

@@ -7,7 +7,9 @@ use belljar_codes::Code;
 use belljar_engine::Scope;
 use belljar_policy::{SandboxId, TenantId};
 
+use crate::own_keys::Fingerprint;
 use crate::problem::{Problem, Result};
+use crate::token::{self, Maker};
 
 /// What a request does, as far as a key's scopes tell requests apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +74,8 @@ pub struct Caller {
     pub actor: String,
     /// The key that was shown, or that made the token.
     pub key: Option<String>,
+    /// The key that was shown, where it is one of the operator's own.
+    pub(crate) own_key: Option<Fingerprint>,
     /// When that key ends.
     pub expires_at: Option<SystemTime>,
     /// Empty: all that the scope may.
@@ -86,6 +90,7 @@ impl Caller {
             scope: Scope::All,
             actor: actor.into(),
             key: None,
+            own_key: None,
             expires_at: None,
             permissions: Vec::new(),
             proof,
@@ -98,10 +103,17 @@ impl Caller {
             scope: Scope::Sandbox { tenant: tenant.clone(), id: id.clone() },
             actor: format!("visitor:{by}"),
             key: None,
+            own_key: None,
             expires_at: None,
             permissions: vec![Permission::Exec.as_str().to_owned()],
             proof: Proof::Token,
         }
+    }
+
+    /// What ends the tokens that this caller makes.
+    pub(crate) fn maker(&self) -> Option<Maker<'_>> {
+        let key = self.key.as_deref().map(Maker::Key);
+        key.or_else(|| self.own_key.as_ref().map(Maker::Own))
     }
 
     pub fn is_admin(&self) -> bool {
@@ -156,7 +168,7 @@ impl Caller {
             role: self.role().to_owned(),
             tenant: self.tenant().to_string(),
             sandbox_id,
-            key_id: self.key.clone(),
+            key_id: self.key.clone().filter(|key| !token::is_own(key)),
             scopes: self.permissions.clone(),
             by: self.proof.as_str().to_owned(),
         }

@@ -8,6 +8,7 @@ use tonic::{Request, Response, Status};
 
 use crate::api::{Answers, Api};
 use crate::call::Call;
+use crate::patience;
 use crate::problem::{Problem, Result};
 
 pub(crate) use services::routes;
@@ -54,8 +55,9 @@ async fn first<T>(messages: &mut tonic::Streaming<T>) -> std::result::Result<T, 
 /// What follows on the first message.
 fn rest<T: Send + 'static>(messages: tonic::Streaming<T>) -> impl Stream<Item = Result<T>> + Send {
     messages.map(|message| {
-        message.map_err(|status| {
-            Problem::new(Code::Interrupted, "the stream broke off").caused_by(&status)
+        message.map_err(|status| match status.code() {
+            tonic::Code::DeadlineExceeded => patience::stalled(),
+            _ => Problem::new(Code::Interrupted, "the stream broke off").caused_by(&status),
         })
     })
 }

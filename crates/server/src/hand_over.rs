@@ -24,6 +24,7 @@ pub(crate) struct HandOver {
 }
 
 impl HandOver {
+    /// Blocks its thread until then.
     pub(crate) fn begin(directory: &Path) -> io::Result<Self> {
         let begun = Self::begin_within(directory, PATIENCE)?;
         if begun.lock.is_none() {

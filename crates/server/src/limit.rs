@@ -12,15 +12,17 @@ use belljar_codes::Code;
 use belljar_engine::Engine;
 use belljar_policy::TenantId;
 
+use crate::caller::Caller;
 use crate::problem::{Problem, Result};
 
 /// Quotas that were changed hold after this time at the latest.
 const FRESH: Duration = Duration::from_secs(1);
 
 /// Requests of one tenant at the same time, streams included, so that none can take all places.
-const MAX_UNDER_WAY: u64 = 2000;
+pub(crate) const MAX_UNDER_WAY: u64 = 2000;
 
-/// Visitors at the ports of one tenant at the same time.
+/// Visitors at the ports of one tenant at the same time: so many of whom nothing is known, and so many who showed a token or
+/// key.
 const MAX_VISITS: u64 = 1000;
 
 /// Failed identifications that an address has at once, and gets back each second.
@@ -53,6 +55,11 @@ impl Bucket {
         now.saturating_duration_since(self.at)
     }
 
+    /// How long until something can be taken; `None`: never.
+    pub(crate) fn wait(&self, rate: f64) -> Option<Duration> {
+        Duration::try_from_secs_f64((1.0 - self.left).max(0.0) / rate).ok()
+    }
+
     pub(crate) fn take(&mut self) -> bool {
         let enough = self.left >= 1.0;
         if enough {
@@ -76,7 +83,7 @@ struct Usage {
 pub(crate) struct Limits {
     engine: Engine,
     tenants: Arc<Mutex<HashMap<TenantId, Usage>>>,
-    visits: Arc<Mutex<HashMap<TenantId, u64>>>,
+    visits: Arc<Mutex<HashMap<Visited, u64>>>,
     failures: Arc<Mutex<HashMap<IpAddr, Bucket>>>,
 }
 
@@ -91,7 +98,14 @@ pub(crate) struct Admitted {
 #[derive(Debug)]
 pub(crate) struct Visit {
     limits: Limits,
+    visited: Visited,
+}
+
+/// Who counts together.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Visited {
     tenant: TenantId,
+    anonymous: bool,
 }
 
 impl Limits {
@@ -117,25 +131,43 @@ impl Limits {
     }
 
     /// Lets a visitor of a tenant's port in. One page is many requests, so only those at the same time count; and not among
-    /// the tenant's own, which visitors must not be able to keep out.
-    pub(crate) fn visit(&self, tenant: &TenantId) -> Result<Visit> {
+    /// the tenant's own, which visitors must not be able to keep out. Nor can those who are let in without a word keep out those
+    /// who have shown something.
+    pub(crate) fn visit(&self, visitor: &Caller, anonymous: bool) -> Result<Option<Visit>> {
+        if visitor.is_admin() {
+            return Ok(None);
+        }
+        let visited = Visited { tenant: visitor.tenant(), anonymous };
         let mut visits = self.visits();
-        let under_way = visits.entry(tenant.clone()).or_default();
+        let under_way = visits.entry(visited.clone()).or_default();
         if *under_way >= MAX_VISITS {
             return Err(limited("too many visitors are at what this tenant shows")
                 .with_remedy("come back later"));
         }
         *under_way += 1;
-        Ok(Visit { limits: self.clone(), tenant: tenant.clone() })
+        Ok(Some(Visit { limits: self.clone(), visited }))
     }
 
-    /// Counts one more thing that a tenant asks for within a request that was let in.
-    pub(crate) async fn count(&self, tenant: &TenantId) -> Result<()> {
-        let rate = self.rate(tenant).await?;
-        let mut tenants = self.tenants();
-        let now = Instant::now();
-        let usage = tenants.entry(tenant.clone()).or_insert_with(|| Usage::new(rate, now));
-        usage.take(tenant, rate, now)
+    /// Counts one more thing that a tenant asks for within a request that was let in, as soon as its quota has room for it.
+    /// It is refused where that takes longer than `patience`.
+    pub(crate) async fn count(&self, tenant: &TenantId, patience: Duration) -> Result<()> {
+        let begun = Instant::now();
+        loop {
+            let rate = self.rate(tenant).await?;
+            let (refused, wait) = {
+                let mut tenants = self.tenants();
+                let now = Instant::now();
+                let usage = tenants.entry(tenant.clone()).or_insert_with(|| Usage::new(rate, now));
+                match usage.take(tenant, rate, now) {
+                    Ok(()) => return Ok(()),
+                    Err(refused) => (refused, usage.bucket.wait(rate.unwrap_or_default() as f64)),
+                }
+            };
+            match wait.filter(|wait| begun.elapsed() + *wait <= patience) {
+                Some(wait) => tokio::time::sleep(wait).await,
+                None => return Err(refused),
+            }
+        }
     }
 
     /// Requests per second, as they are now or were a moment ago.
@@ -192,7 +224,7 @@ impl Limits {
         self.tenants.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn visits(&self) -> MutexGuard<'_, HashMap<TenantId, u64>> {
+    fn visits(&self) -> MutexGuard<'_, HashMap<Visited, u64>> {
         self.visits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -229,10 +261,10 @@ impl Drop for Admitted {
 impl Drop for Visit {
     fn drop(&mut self) {
         let mut visits = self.limits.visits();
-        let left = visits.get(&self.tenant).map_or(0, |under_way| under_way.saturating_sub(1));
+        let left = visits.get(&self.visited).map_or(0, |under_way| under_way.saturating_sub(1));
         match left {
-            0 => drop(visits.remove(&self.tenant)),
-            left => drop(visits.insert(self.tenant.clone(), left)),
+            0 => drop(visits.remove(&self.visited)),
+            left => drop(visits.insert(self.visited.clone(), left)),
         }
     }
 }
@@ -260,7 +292,9 @@ fn limited(message: impl Into<String>) -> Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::caller::Proof;
     use belljar_engine::{EngineOptions, Quotas};
+    use belljar_policy::SandboxId;
 
     async fn limits(directory: &std::path::Path) -> Limits {
         let engine = Engine::open(EngineOptions::new(directory, Vec::new())).await.unwrap();
@@ -287,20 +321,45 @@ mod tests {
         );
     }
 
+    fn visitor(tenant: &str) -> Caller {
+        let (tenant, id) = (TenantId::parse(tenant), SandboxId::parse("n001abcdefgh"));
+        Caller::visitor(&tenant.unwrap(), &id.unwrap(), "test")
+    }
+
     #[tokio::test]
     async fn visitors_are_bounded_and_take_nothing_from_the_tenant() {
         let directory = tempfile::tempdir().unwrap();
         let limits = limits(directory.path()).await;
-        let (a, b) = (TenantId::default(), TenantId::parse("b").unwrap());
-        let mut visits: Vec<_> = (0..MAX_VISITS).map(|_| limits.visit(&a).unwrap()).collect();
-        assert_eq!(limits.visit(&a).unwrap_err().code, Code::RateLimited);
-        limits.visit(&b).unwrap();
-        limits.admit(&a).await.unwrap();
+        let (a, b) = (visitor("default"), visitor("b"));
+        let visit = |visitor: &Caller| limits.visit(visitor, true).map(Option::unwrap);
+        let mut visits: Vec<_> = (0..MAX_VISITS).map(|_| visit(&a).unwrap()).collect();
+        assert_eq!(visit(&a).unwrap_err().code, Code::RateLimited);
+        visit(&b).unwrap();
+        limits.admit(&a.tenant()).await.unwrap();
         visits.pop();
-        visits.push(limits.visit(&a).unwrap());
-        assert!(limits.visit(&a).is_err());
+        visits.push(visit(&a).unwrap());
+        assert!(visit(&a).is_err());
         drop(visits);
         assert!(limits.visits().is_empty());
+    }
+
+    #[tokio::test]
+    async fn who_shows_nothing_keeps_nobody_out_who_does() {
+        let directory = tempfile::tempdir().unwrap();
+        let limits = limits(directory.path()).await;
+        let visitor = visitor("default");
+        let fill = |anonymous| {
+            let visits = (0..MAX_VISITS).map(|_| limits.visit(&visitor, anonymous).unwrap());
+            let visits: Vec<_> = visits.collect();
+            assert_eq!(limits.visit(&visitor, anonymous).unwrap_err().code, Code::RateLimited);
+            visits
+        };
+        let _anybody = fill(true);
+        let _known = fill(false);
+        // An administrator's own tenant is the default one, whatever is shown of whomever.
+        let administrator = Caller::operator("test", Proof::Key);
+        assert_eq!(administrator.tenant(), visitor.tenant());
+        assert!(limits.visit(&administrator, false).unwrap().is_none());
     }
 
     #[tokio::test]

@@ -15,6 +15,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use rustix::net::sockopt;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::sync::Semaphore;
@@ -42,6 +43,12 @@ const MAX_UNSENT: usize = 64 << 10;
 /// A dead client is noticed after about a minute.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Where HTTP/2 does not ask, as after a change of the protocol, the kernel does: a machine that sleeps or has lost its
+/// network never says that it is gone, and keeps its place for two minutes.
+const PROBE_AFTER: Duration = Duration::from_secs(60);
+const PROBE_EVERY: Duration = Duration::from_secs(15);
+const PROBES: u32 = 4;
 
 /// After an error that is not the connection's own, such as too many open files.
 const BREATHER: Duration = Duration::from_millis(50);
@@ -97,8 +104,9 @@ impl Serving {
                 }
             };
             let Ok(local) = stream.local_addr() else { continue };
-            // Small answers must not wait for more to come.
-            let _ = stream.set_nodelay(true);
+            if let Err(error) = prepare(&stream) {
+                tracing::debug!(%error, %address, "a connection is served as it is");
+            }
             let (serving, tls, watcher) = (self.clone(), tls.clone(), graceful.watcher());
             let peer = Peer::Tcp(TcpPeer::new(address, local));
             match tls {
@@ -176,4 +184,13 @@ impl Serving {
             }
         }
     }
+}
+
+fn prepare(stream: &TcpStream) -> std::io::Result<()> {
+    // Small answers must not wait for more to come.
+    stream.set_nodelay(true)?;
+    sockopt::set_tcp_keepidle(stream, PROBE_AFTER)?;
+    sockopt::set_tcp_keepintvl(stream, PROBE_EVERY)?;
+    sockopt::set_tcp_keepcnt(stream, PROBES)?;
+    Ok(sockopt::set_socket_keepalive(stream, true)?)
 }

@@ -29,8 +29,24 @@ pub struct OwnKeys {
 
 #[derive(Clone)]
 struct OwnKey {
-    hash: [u8; 32],
+    hash: Fingerprint,
     scope: Scope,
+}
+
+/// What is known of a key: enough to tell it from others, and to try guesses against it. It stays here.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Fingerprint([u8; 32]);
+
+impl Fingerprint {
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Fingerprint(…)")
+    }
 }
 
 impl OwnKeys {
@@ -87,7 +103,7 @@ impl OwnKeys {
                 ),
                 (Some(_), Some(_)) => return Err(refuse("there is more than a key and a tenant")),
             };
-            self.keys.push(OwnKey { hash: Sha256::digest(secret).into(), scope });
+            self.keys.push(OwnKey { hash: hash(secret), scope });
         }
         if self.keys.len() == before {
             let message = format!("{origin} has no key in it");
@@ -100,10 +116,10 @@ impl OwnKeys {
 
     /// Who sends this secret. Takes as long for a wrong one as for a right one.
     pub(crate) fn caller(&self, secret: &str) -> Option<Caller> {
-        let hash: [u8; 32] = Sha256::digest(secret).into();
+        let hash = hash(secret);
         let mut found = None;
         for (number, key) in self.keys.iter().enumerate() {
-            if bool::from(key.hash.ct_eq(&hash)) {
+            if bool::from(key.hash.0.ct_eq(&hash.0)) {
                 found = Some((number, key));
             }
         }
@@ -111,11 +127,20 @@ impl OwnKeys {
             scope: key.scope.clone(),
             actor: format!("own-key:{}", number + 1),
             key: None,
+            own_key: Some(key.hash),
             expires_at: None,
             permissions: Vec::new(),
             proof: Proof::Key,
         })
     }
+
+    pub(crate) fn fingerprints(&self) -> impl Iterator<Item = &Fingerprint> {
+        self.keys.iter().map(|key| &key.hash)
+    }
+}
+
+fn hash(secret: &str) -> Fingerprint {
+    Fingerprint(Sha256::digest(secret).into())
 }
 
 impl std::fmt::Debug for OwnKeys {

@@ -1,10 +1,17 @@
 //! How long a client may take.
 
+use std::error::Error;
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::Request;
-use tower_http::timeout::TimeoutBody;
+use belljar_codes::Code;
+use http::Version;
+use http_body_util::BodyExt;
+use tonic::Status;
+use tower_http::timeout::{TimeoutBody, TimeoutError};
+
+use crate::problem::Problem;
 
 /// The methods whose callers go on talking.
 const STREAMS: [&str; 5] = [
@@ -31,16 +38,37 @@ impl Default for Patience {
 }
 
 impl Patience {
-    /// Who sends one message has no reason to stop in its middle. Streams may be silent for as long as they like: there the
-    /// connection itself gives signs of life.
+    /// Who sends one message has no reason to stop in its middle. Streams may be silent for as long as they like where the
+    /// connection itself gives signs of life, as HTTP/2 does.
+    ///
+    /// For gRPC, which knows only its own statuses and takes any other error for a message that makes no sense.
     pub(crate) fn bound(self, request: Request) -> Request {
-        if STREAMS.contains(&request.uri().path()) { request } else { self.bound_body(request) }
+        let alive = request.version() == Version::HTTP_2;
+        if alive && STREAMS.contains(&request.uri().path()) {
+            return request;
+        }
+        self.bound_body(request).map(|body| {
+            Body::new(body.map_err(|error| match is_stalled(&error) {
+                true => Status::deadline_exceeded("nothing more came").into(),
+                false => error.into_inner(),
+            }))
+        })
     }
 
     /// A body of which nothing comes for too long is given up.
     pub(crate) fn bound_body(self, request: Request) -> Request {
         request.map(|body| Body::new(TimeoutBody::new(self.body, body)))
     }
+}
+
+/// Whether a body ended with this error because nothing more came of it.
+pub(crate) fn is_stalled(error: &(dyn Error + 'static)) -> bool {
+    std::iter::successors(Some(error), |error| Error::source(*error))
+        .any(|error| error.is::<TimeoutError>())
+}
+
+pub(crate) fn stalled() -> Problem {
+    Problem::new(Code::RequestTimedOut, "the body stalled").with_remedy("send without long pauses")
 }
 
 #[cfg(test)]
@@ -55,39 +83,53 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn one_message_does_not_stop_in_its_middle_and_a_stream_may() {
-        let ends = async |path: &str| {
+        let ends = async |path: &str, version| {
             let body = Body::from_stream(stream::pending::<Result<Bytes, Infallible>>());
-            let request = Request::post(path).body(body).unwrap();
+            let request = Request::post(path).version(version).body(body).unwrap();
             let body = Patience::default().bound(request).into_body();
             tokio::time::timeout(Duration::from_secs(3600), body.collect()).await.is_ok()
         };
-        assert!(ends("/belljar.v1.Sandboxes/CreateSandbox").await);
-        assert!(ends("/belljar.v1.Processes/Exec").await);
-        assert!(!ends("/belljar.v1.Processes/WriteInput").await);
+        for version in [Version::HTTP_11, Version::HTTP_2] {
+            assert!(ends("/belljar.v1.Sandboxes/CreateSandbox", version).await);
+            assert!(ends("/belljar.v1.Processes/Exec", version).await);
+        }
+        assert!(!ends("/belljar.v1.Processes/WriteInput", Version::HTTP_2).await);
+        // By gRPC-Web nothing tells a silent client from one that is gone.
+        assert!(ends("/belljar.v1.Processes/WriteInput", Version::HTTP_11).await);
+    }
+
+    /// The methods of a definition that take a stream, however its lines are broken.
+    fn taking_streams(definition: &str) -> Vec<String> {
+        let code: Vec<_> =
+            definition.lines().map(|line| line.split("//").next().unwrap_or_default()).collect();
+        let code = code.join(" ").replace('(', " ( ");
+        let words: Vec<_> = code.split_whitespace().collect();
+        let (mut service, mut found) = ("", Vec::new());
+        for words in words.windows(4) {
+            match words {
+                ["service", name, "{", _] => service = name,
+                ["rpc", method, "(", "stream"] => {
+                    found.push(format!("/belljar.v1.{service}/{method}"));
+                }
+                _ => {}
+            }
+        }
+        found
     }
 
     #[test]
     fn the_methods_whose_callers_go_on_talking_are_known() {
         let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../api/proto/belljar/v1");
-        let mut found = Vec::new();
-        for entry in std::fs::read_dir(directory).unwrap() {
-            let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
-            let mut service = "";
-            for line in text.lines() {
-                let mut words = line.split_whitespace();
-                match words.next() {
-                    Some("service") => service = words.next().unwrap(),
-                    Some("rpc") if line.contains("(stream ") => {
-                        let (method, request) = words.next().unwrap().split_once('(').unwrap();
-                        if request == "stream" {
-                            found.push(format!("/belljar.v1.{service}/{method}"));
-                        }
-                    }
-                    _ => {}
-                }
-            }
-        }
+        let files = std::fs::read_dir(directory).unwrap();
+        let mut found: Vec<_> = files
+            .flat_map(|file| {
+                taking_streams(&std::fs::read_to_string(file.unwrap().path()).unwrap())
+            })
+            .collect();
         found.sort();
         assert_eq!(found, STREAMS);
+        let broken = "// rpc No(stream A)\nservice Some {\n  rpc One(A) returns (stream A);\n  rpc Two(\n      \
+            stream A) returns (A);\n  rpc\n    Three(stream A) returns (A);\n}";
+        assert_eq!(taking_streams(broken), ["/belljar.v1.Some/Two", "/belljar.v1.Some/Three"]);
     }
 }

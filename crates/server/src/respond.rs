@@ -10,9 +10,9 @@ use belljar_codes::Code;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use tonic::Status;
 
-use crate::measure;
 use crate::preview::Forwarded;
 use crate::problem::Problem;
+use crate::{measure, patience};
 
 /// The header that carries a request's number.
 pub(crate) const REQUEST_ID: &str = "x-request-id";
@@ -128,6 +128,7 @@ fn untold_status(status: &Status) -> Option<Problem> {
     let (code, message, remedy) = match status.code() {
         tonic::Code::Ok => return None,
         _ if problem::from_status(status).is_some() => return None,
+        tonic::Code::DeadlineExceeded => return Some(patience::stalled()),
         tonic::Code::Unimplemented => (
             Code::RouteNotFound,
             "the server does not know this method, or this form of it",
@@ -135,9 +136,6 @@ fn untold_status(status: &Status) -> Option<Problem> {
         ),
         tonic::Code::OutOfRange | tonic::Code::ResourceExhausted => {
             (Code::RequestTooLarge, "the message is too large", "send less at once")
-        }
-        tonic::Code::Cancelled => {
-            (Code::Interrupted, "the request broke off", "send it again, whole")
         }
         _ => (
             Code::InvalidArgument,

@@ -17,9 +17,10 @@ use crate::{grpc, measure, rest};
 
 pub(crate) fn router(api: &Api, own_keys: OwnKeys, patience: Patience) -> Router {
     let gate = Gate::new(api, own_keys, patience);
-    let grpc = grpc::routes(api).prepare().into_axum_router().layer(GrpcWebLayer::new());
     let bound = move |request: Request| std::future::ready(patience.bound(request));
-    let grpc = grpc.layer(axum::middleware::map_request(bound));
+    let grpc = grpc::routes(api).prepare().into_axum_router();
+    // Behind what makes gRPC of gRPC-Web, which hands on what went wrong as text.
+    let grpc = grpc.layer(axum::middleware::map_request(bound)).layer(GrpcWebLayer::new());
     Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
         .merge(measure::router(api))

@@ -127,11 +127,15 @@ pub async fn serve(
     for address in &options.listen {
         listeners.push(bind(*address).await?);
     }
-    let mut unix = vec![SocketFile::bind_guarded(&sockets[0])?];
-    for socket in &sockets[1..] {
-        unix.push(SocketFile::bind(socket)?);
-    }
-    let (names, unix): (Vec<_>, Vec<_>) = unix.into_iter().unzip();
+    let (own, others) = (sockets[0].clone(), sockets[1..].to_vec());
+    let unix = waiting(move || {
+        let mut unix = vec![SocketFile::bind_guarded(&own)?];
+        for socket in &others {
+            unix.push(SocketFile::bind(socket)?);
+        }
+        Result::Ok(unix)
+    });
+    let (names, unix): (Vec<_>, Vec<_>) = unix.await?.into_iter().unzip();
     measure::begin();
     let status = Status::new(
         addresses(&listeners, &sockets, options.tls.is_some()),
@@ -162,7 +166,7 @@ pub async fn serve(
         () = unneeded(&engine, &status, options.idle), if options.automatic => status.stop(),
     }
     // No new connections from here on; a client that comes now finds no socket and starts another server.
-    drop(names);
+    waiting(move || drop(names)).await;
     tasks.shutdown().await;
     let graceful = Arc::into_inner(graceful);
     if let Some(graceful) = graceful
@@ -172,6 +176,11 @@ pub async fn serve(
     }
     engine.close().await;
     Ok(())
+}
+
+/// Waits for other servers to let go of a name, and keeps nobody waiting who is served meanwhile.
+async fn waiting<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    tokio::task::spawn_blocking(work).await.expect("it does not panic")
 }
 
 /// Beyond this machine nobody is served without a key.

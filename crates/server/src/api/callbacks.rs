@@ -22,6 +22,10 @@ use crate::problem::{Problem, Result};
 /// A client says first what it answers for, and soon.
 const HELLO: Duration = Duration::from_secs(30);
 
+/// A hello that the quota has no room for waits for so long: to refuse it ends the conversation, and with it everything that
+/// the client has answered for.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 impl Api {
     /// Talks with a client until one side ends it. What comes out is to be sent to it; dropping that ends it too.
     pub fn serve_callbacks(
@@ -104,7 +108,12 @@ impl Conversation {
     async fn hello(&mut self, hello: v1::CallbackHello) -> Result<()> {
         // The first one came with the request, which was counted.
         if self.served.is_some() {
-            self.api.ask_within(&self.call).await?;
+            let status = Arc::clone(&self.api.status);
+            tokio::select! {
+                let_in = self.api.ask_before_long(&self.call, PATIENCE) => let_in?,
+                () = status.stopped() => return Err(stopping()),
+                problem = &mut self.end => return Err(problem),
+            }
         }
         let target = hello.sandbox_id.clone();
         let (api, call) = (self.api.clone(), self.call.clone());

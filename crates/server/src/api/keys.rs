@@ -85,12 +85,13 @@ impl Api {
             }
         };
         let expires = request.expires_in_secs.map(|value| seconds("expires_in_secs", value));
+        let expires_at = expires.transpose()?.map(|after| SystemTime::now() + after);
         Ok(NewKey {
             name: request.name.clone(),
             tenant: tenant.unwrap_or_else(|| caller.tenant()),
             role,
             scopes: request.scopes.iter().map(|word| scope(word)).collect::<Result<_>>()?,
-            expires_at: expires.transpose()?.map(|after| SystemTime::now() + after),
+            expires_at: ends(caller, expires_at)?,
         })
     }
 }
@@ -108,6 +109,18 @@ fn refuse_more(caller: &Caller, scopes: &[String]) -> Result<()> {
         .with_remedy(format!("ask for scopes among `{}`", caller.permissions.join("`, `"))));
     }
     Ok(())
+}
+
+/// Nor one that lasts longer. Where nothing was said, the new key ends with the one that makes it.
+fn ends(caller: &Caller, asked: Option<SystemTime>) -> Result<Option<SystemTime>> {
+    match (asked, caller.expires_at) {
+        (Some(asked), Some(own)) if asked > own => Err(Problem::new(
+            Code::PermissionDenied,
+            "the new key would be valid for longer than this one",
+        )
+        .with_remedy("ask for less, or say nothing: it then ends with this one")),
+        (asked, own) => Ok(asked.or(own)),
+    }
 }
 
 fn scope(word: &str) -> Result<KeyScope> {

@@ -25,7 +25,7 @@ mod webhooks;
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use belljar_codes::Code;
 use belljar_engine::{Asker, Engine, SandboxId, Scope};
@@ -34,12 +34,13 @@ use futures_util::{Stream, StreamExt, stream};
 use crate::action::Action;
 use crate::call::Call;
 use crate::callbacks::Callbacks;
+use crate::caller::{Caller, Proof};
 use crate::convert::required;
 use crate::limit::Limits;
 use crate::measure;
 use crate::problem::{Problem, Result};
 use crate::status::Status;
-use crate::token::Tokens;
+use crate::token::{self, Tokens};
 use crate::tools::Tools;
 
 /// Answers that come one after the other.
@@ -89,9 +90,31 @@ impl Api {
 
     /// Whether a caller whose request goes on may ask for one more thing within it, as a request of its own would.
     pub(crate) async fn ask_within(&self, call: &Call) -> Result<()> {
+        self.ask_before_long(call, Duration::ZERO).await
+    }
+
+    /// The same for who may wait for so long.
+    pub(crate) async fn ask_before_long(&self, call: &Call, patience: Duration) -> Result<()> {
+        self.still_let_in(call).await?;
         match call.caller.is_admin() {
             true => Ok(()),
-            false => self.limits.count(&call.caller.tenant()).await,
+            false => self.limits.count(&call.caller.tenant(), patience).await,
+        }
+    }
+
+    /// Refuses who was let in by a key that opens nothing any more, for what is asked for later within a request.
+    pub(crate) async fn still_let_in(&self, call: &Call) -> Result<()> {
+        let Caller { key, proof, .. } = &call.caller;
+        let stands = match key {
+            // Keys of the operator's own end with the server.
+            Some(key) if !token::is_own(key) => self.engine.keys().opens(key).await?,
+            _ => true,
+        };
+        match proof {
+            _ if stands => Ok(()),
+            Proof::Token => Err(token::invalid()),
+            _ => Err(Problem::new(Code::Unauthenticated, "the API key has expired or was revoked")
+                .with_remedy("connect again with another one")),
         }
     }
 

@@ -43,9 +43,9 @@ impl Api {
             if !port.public {
                 let tenant = engine.inspect(id.as_str()).await?.tenant;
                 let scopes = [preview::scope(port.port)];
-                let key = call.caller.key.as_deref();
+                let maker = call.caller.maker();
                 let issued =
-                    self.tokens.issue(&tenant, &id, Audience::Preview, valid, &scopes, key);
+                    self.tokens.issue(&tenant, &id, Audience::Preview, valid, &scopes, maker);
                 let issued = issued?;
                 exposed.token = Some(issued.0);
                 exposed.token_expires_at = Some(timestamp(issued.1));

@@ -274,6 +274,7 @@ impl Api {
             let mut written = 0;
             while let Some(piece) = pieces.next().await {
                 let piece = piece?;
+                self.still_let_in(call).await?;
                 if !piece.data.is_empty() {
                     control.write_stdin(&piece.data).await?;
                     written += piece.data.len() as u64;

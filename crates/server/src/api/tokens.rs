@@ -38,9 +38,9 @@ impl Api {
             let sandbox = self.engine(call).inspect(reference).await?;
             call.concerns(&sandbox.id, &sandbox.tenant);
             call.note("audience", audience.as_str());
-            let Caller { permissions, key, .. } = &call.caller;
-            let (tenant, id, key) = (&sandbox.tenant, &sandbox.id, key.as_deref());
-            let issued = self.tokens.issue(tenant, id, audience, valid, permissions, key);
+            let (scopes, maker) = (&call.caller.permissions, call.caller.maker());
+            let (tenant, id) = (&sandbox.tenant, &sandbox.id);
+            let issued = self.tokens.issue(tenant, id, audience, valid, scopes, maker);
             let (token, expires_at) = issued?;
             Ok(v1::IssueTokenResponse { token, expires_at: Some(timestamp(expires_at)) })
         };

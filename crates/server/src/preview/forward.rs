@@ -4,12 +4,12 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::response::Response;
 use belljar_codes::Code;
-use belljar_engine::Tunnel;
 use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue, StatusCode, Version};
 use hyper::client::conn::http1;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::admission::{without_cookie, without_token};
 use super::{TOKEN_HEADER, host};
@@ -55,7 +55,7 @@ const WITHOUT_ORIGIN: HeaderValue = HeaderValue::from_static(
 
 /// `held` is kept until both sides are done where they go on in another protocol.
 pub(crate) async fn forward(
-    tunnel: Tunnel,
+    tunnel: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     mut request: Request<Body>,
     form: &Form,
     held: impl Send + 'static,
@@ -114,8 +114,8 @@ fn inward(request: Request<Body>, form: &Form, upgrade: bool) -> Result<Request<
         Form::Path { .. } => true,
     };
     for name in [header::AUTHORIZATION, HeaderName::from_static("x-api-key")] {
-        // A client that sends its key of ours everywhere sends it to a public port, too.
-        if by_key || headers.get(&name).is_some_and(is_our_key) {
+        // The gate has taken out what opens something; what once did is nobody's business either.
+        if by_key || headers.get_all(&name).iter().any(is_our_key) {
             headers.remove(&name);
         }
     }
@@ -224,6 +224,16 @@ fn broken(error: &hyper::Error) -> Problem {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+    use std::sync::Mutex;
+    use std::time::Duration;
+
+    use hyper::body::Incoming;
+    use hyper::service::service_fn;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::sync::oneshot;
+    use tokio::sync::oneshot::error::TryRecvError;
+
     use super::*;
 
     fn request(uri: &str, headers: &[(&str, &str)]) -> Request<Body> {
@@ -281,6 +291,65 @@ mod tests {
         outward(&mut by_name, &BY_NAME, false);
         assert_eq!(by_name["set-cookie"], "a=1; Path=/");
         assert!(!by_name.contains_key("content-security-policy"));
+    }
+
+    /// Serves one connection whose far end is given.
+    fn served<S, F>(service: S) -> tokio::io::DuplexStream
+    where
+        S: Fn(Request<Incoming>) -> F + Send + 'static,
+        F: Future<Output = Response> + Send + 'static,
+    {
+        let (near, far) = tokio::io::duplex(1024);
+        let service = service_fn(move |request| {
+            let answer = service(request);
+            async move { Ok::<_, Infallible>(answer.await) }
+        });
+        let connection = hyper::server::conn::http1::Builder::new()
+            .serve_connection(TokioIo::new(far), service)
+            .with_upgrades();
+        tokio::spawn(connection);
+        near
+    }
+
+    const TO_ECHO: [(&str, &str); 2] = [("connection", "upgrade"), ("upgrade", "echo")];
+
+    /// What listens inside: it changes the protocol and echoes.
+    async fn echo(mut request: Request<Incoming>) -> Response {
+        let upgrade = hyper::upgrade::on(&mut request);
+        tokio::spawn(async move {
+            let (mut from, mut to) = tokio::io::split(TokioIo::new(upgrade.await.unwrap()));
+            tokio::io::copy(&mut from, &mut to).await.unwrap();
+            to.shutdown().await.unwrap();
+        });
+        let mut answer = Response::new(Body::empty());
+        *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+        for (name, value) in TO_ECHO {
+            answer.headers_mut().insert(name, HeaderValue::from_static(value));
+        }
+        answer
+    }
+
+    #[tokio::test]
+    async fn a_visitor_that_goes_on_in_another_protocol_is_one_until_it_ends() {
+        let (held, mut let_go) = oneshot::channel::<()>();
+        let held = Mutex::new(Some(held));
+        let door = served(move |request| {
+            let held = held.lock().unwrap().take();
+            let request = request.map(Body::new);
+            async move { forward(served(echo), request, &BY_NAME, held).await.unwrap() }
+        });
+        let (mut sender, connection) = http1::handshake(TokioIo::new(door)).await.unwrap();
+        tokio::spawn(connection.with_upgrades());
+        let answer = sender.send_request(request("/", &TO_ECHO)).await.unwrap();
+        assert_eq!(answer.status(), StatusCode::SWITCHING_PROTOCOLS);
+        let mut visitor = TokioIo::new(hyper::upgrade::on(answer).await.unwrap());
+        let mut heard = [0; 5];
+        visitor.write_all(b"hello").await.unwrap();
+        visitor.read_exact(&mut heard).await.unwrap();
+        assert_eq!((&heard, let_go.try_recv()), (b"hello", Err(TryRecvError::Empty)));
+        drop(visitor);
+        let ended = tokio::time::timeout(Duration::from_secs(30), let_go).await;
+        ended.expect("it is let go of").unwrap_err();
     }
 
     #[test]

@@ -11,10 +11,10 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
-use tower_http::timeout::TimeoutError;
 use utoipa::IntoParams;
 
 use crate::call::Call;
+use crate::patience;
 use crate::problem::{Problem, Result};
 
 /// Most requests are words.
@@ -254,20 +254,15 @@ pub(super) fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a 
 
 /// Why a body did not come to its end.
 fn broken(error: &(dyn Error + 'static)) -> Problem {
+    if patience::is_stalled(error) {
+        return patience::stalled();
+    }
     let mut chain = std::iter::successors(Some(error), |error| Error::source(*error));
-    let found = chain.find_map(|error| {
-        if error.is::<LengthLimitError>() {
-            return Some(
-                Problem::new(Code::RequestTooLarge, "the body is larger than is taken here")
-                    .with_remedy("send large files with `PUT …/files/content`"),
-            );
-        }
-        error.is::<TimeoutError>().then(|| {
-            Problem::new(Code::RequestTimedOut, "the body stalled")
-                .with_remedy("send without long pauses")
-        })
-    });
-    found.unwrap_or_else(|| Problem::new(Code::Interrupted, "the body broke off").caused_by(error))
+    match chain.any(|error| error.is::<LengthLimitError>()) {
+        true => Problem::new(Code::RequestTooLarge, "the body is larger than is taken here")
+            .with_remedy("send large files with `PUT …/files/content`"),
+        false => Problem::new(Code::Interrupted, "the body broke off").caused_by(error),
+    }
 }
 
 /// `KEY=VALUE` pairs of repeated parameters.

@@ -55,3 +55,66 @@ impl Upgrade {
             })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use belljar_codes::Code;
+    use belljar_engine::{Engine, EngineOptions, TenantId};
+    use futures_util::StreamExt;
+    use hyper_util::server::graceful::GracefulShutdown;
+    use tokio_tungstenite::client_async;
+    use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+
+    use super::*;
+    use crate::api::Api;
+    use crate::limit::MAX_UNDER_WAY;
+    use crate::listen::Serving;
+    use crate::own_keys::OwnKeys;
+    use crate::patience::Patience;
+    use crate::peer::Peer;
+    use crate::router::router;
+    use crate::status::Status;
+
+    const KEY: &str = "0123456789abcdef";
+
+    #[tokio::test]
+    async fn a_conversation_is_under_way_until_it_ends() {
+        let directory = tempfile::tempdir().unwrap();
+        let engine = Engine::open(EngineOptions::new(directory.path(), Vec::new())).await.unwrap();
+        let status = Arc::new(Status::new(Vec::new(), false, false));
+        let api = Api::new(engine, Arc::clone(&status));
+        let mut own_keys = OwnKeys::default();
+        own_keys.add(&format!("{KEY} default"), "the test").unwrap();
+        let patience = Patience::default();
+        let serving = Serving::new(router(&api, own_keys, patience), status, patience);
+        let (near, far) = tokio::io::duplex(64 << 10);
+        // Dropped, it ends connections.
+        let graceful = GracefulShutdown::new();
+        tokio::spawn(serving.connection(far, Peer::Embedded, (), graceful.watcher()));
+        let mut request = "ws://localhost/v1/callbacks".into_client_request().unwrap();
+        request.headers_mut().insert("x-api-key", KEY.parse().unwrap());
+        let (mut socket, _) = client_async(request, near).await.unwrap();
+        // That it is answered shows that the request itself is over.
+        assert!(socket.next().await.unwrap().unwrap().is_ping());
+
+        let (limits, tenant) = (api.limits(), TenantId::default());
+        let mut others = Vec::new();
+        let refused = loop {
+            match limits.admit(&tenant).await {
+                Ok(admitted) => others.push(admitted),
+                Err(refused) => break refused,
+            }
+        };
+        assert_eq!((refused.code, others.len() as u64), (Code::RateLimited, MAX_UNDER_WAY - 1));
+        drop(socket);
+        let last = async {
+            while limits.admit(&tenant).await.map(|admitted| others.push(admitted)).is_err() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), last).await.expect("its place is given back");
+        assert_eq!(others.len() as u64, MAX_UNDER_WAY);
+    }
+}

@@ -9,15 +9,19 @@ mod keys;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use belljar_codes::Code;
 use belljar_engine::Scope;
 use belljar_policy::{SandboxId, TenantId};
 use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation};
+use ring::hmac;
 use serde::{Deserialize, Serialize};
 
 use crate::caller::{Caller, Proof};
+use crate::own_keys::Fingerprint;
 use crate::problem::{Problem, Result};
-use keys::Ring;
+use keys::{Key, Ring};
 
 /// The longest time that a token can be valid for.
 pub(crate) const LONGEST: Duration = Duration::from_secs(24 * 3600);
@@ -27,6 +31,9 @@ const LEEWAY: u64 = 5;
 
 /// A longer one was not made by us.
 const MAX_TOKEN: usize = 2048;
+
+/// Begins the name that a token has for a key of the operator's own. Ids of other keys have no colon.
+const OWN: &str = "own:";
 
 /// What a token may be shown to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +62,15 @@ impl Audience {
     }
 }
 
+/// The key that a token is made with. What it made ends with it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Maker<'a> {
+    /// By its id.
+    Key(&'a str),
+    /// One of the operator's own.
+    Own(&'a Fingerprint),
+}
+
 /// What a token says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -69,7 +85,7 @@ pub(crate) struct Claims {
     /// What the maker's key was limited to. Empty: nothing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) scopes: Vec<String>,
-    /// The key of the maker: what it made ends with it.
+    /// The key of the maker, by its id or as [`own_name`] has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) key: Option<String>,
 }
@@ -94,11 +110,15 @@ impl Tokens {
         audience: Audience,
         valid: Duration,
         scopes: &[String],
-        maker: Option<&str>,
+        maker: Option<Maker<'_>>,
     ) -> Result<(String, SystemTime)> {
         let now = now();
         let exp = now + valid.min(LONGEST).as_secs();
         let key = self.ring.signing(now)?;
+        let maker = maker.map(|maker| match maker {
+            Maker::Key(id) => id.to_owned(),
+            Maker::Own(own) => own_name(&key, own),
+        });
         let claims = Claims {
             sub: sandbox.as_str().to_owned(),
             tenant: tenant.to_string(),
@@ -107,7 +127,7 @@ impl Tokens {
             exp,
             jti: crate::random::id(),
             scopes: scopes.to_vec(),
-            key: maker.map(str::to_owned),
+            key: maker,
         };
         let header = Header { kid: Some(key.id), ..Header::new(Algorithm::HS256) };
         let token = jsonwebtoken::encode(&header, &claims, &EncodingKey::from_secret(&key.secret))
@@ -115,6 +135,17 @@ impl Tokens {
                 Problem::new(Code::Internal, "a token was not signed").caused_by(&error)
             })?;
         Ok((token, UNIX_EPOCH + Duration::from_secs(exp)))
+    }
+
+    /// Whether a token's maker is one of these keys of the operator's own.
+    pub(crate) fn is_made_with<'a>(
+        &self,
+        maker: &str,
+        mut own: impl Iterator<Item = &'a Fingerprint>,
+    ) -> Result<bool> {
+        let kid = maker.strip_prefix(OWN).and_then(|name| name.split(':').next());
+        let key = kid.map(|kid| self.ring.find(kid, now())).transpose()?.flatten();
+        Ok(key.is_some_and(|key| own.any(|own| own_name(&key, own) == maker)))
     }
 
     /// What a token says, if it is ours, still valid, and meant for this audience.
@@ -144,6 +175,21 @@ impl Tokens {
         if timely && !claims.jti.is_empty() { Ok(claims) } else { Err(invalid()) }
     }
 
+    /// Whether this is a token of ours that is still valid, whatever it is for.
+    pub(crate) fn is_ours(&self, text: &str) -> Result<bool> {
+        if !is_one(text) {
+            return Ok(false);
+        }
+        for audience in Audience::ALL {
+            match self.verify(text, audience) {
+                Ok(_) => return Ok(true),
+                Err(problem) if problem.code == Code::TokenInvalid => {}
+                Err(problem) => return Err(problem),
+            }
+        }
+        Ok(false)
+    }
+
     /// Who a token for the API makes its bearer.
     pub(crate) fn caller(&self, token: &str) -> Result<Caller> {
         let claims = self.verify(token, Audience::Api)?;
@@ -153,11 +199,33 @@ impl Tokens {
             scope: Scope::Sandbox { tenant, id },
             actor: format!("token:{}", claims.jti),
             key: claims.key,
+            own_key: None,
             expires_at: None,
             permissions: claims.scopes,
             proof: Proof::Token,
         })
     }
+}
+
+/// Whether this has the form of a token.
+pub(crate) fn is_one(text: &str) -> bool {
+    text.matches('.').count() == 2
+}
+
+/// Whether a key that a token names is one of the operator's own.
+pub(crate) fn is_own(maker: &str) -> bool {
+    maker.starts_with(OWN)
+}
+
+/// What a token calls a key of the operator's own. Everybody can read a token: only who has the key that signs them can try
+/// guesses against this.
+fn own_name(signing: &Key, own: &Fingerprint) -> String {
+    let Key { id, secret, .. } = signing;
+    let mut context = hmac::Context::with_key(&hmac::Key::new(hmac::HMAC_SHA256, secret));
+    // No token begins like that.
+    context.update(b"own key ");
+    context.update(own.as_bytes());
+    format!("{OWN}{id}:{}", URL_SAFE_NO_PAD.encode(context.sign()))
 }
 
 /// One answer for everything that can be wrong, so that nobody learns what was right.

@@ -4,6 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use super::keys::SIGNS;
 use super::*;
+use crate::own_keys::OwnKeys;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -144,4 +145,28 @@ fn keys_change_and_old_tokens_hold_until_they_expire() {
     let text = std::fs::read_to_string(&path).unwrap();
     assert!(text.contains(&third.id) && text.contains(&second.id) && !text.contains(&first.id));
     assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn only_this_directory_knows_which_key_of_ones_own_a_token_names() {
+    const SECRET: &str = "0123456789abcdef";
+    let mut own = OwnKeys::default();
+    own.add(SECRET, "the test").unwrap();
+    let mut others = OwnKeys::default();
+    others.add("fedcba9876543210", "the test").unwrap();
+    let (one, other) = (Fixture::new(), Fixture::new());
+    let named = |fixture: &Fixture| {
+        let maker = own.caller(SECRET).unwrap();
+        let (tenant, id) = (TenantId::default(), &fixture.sandbox);
+        let issued =
+            fixture.tokens.issue(&tenant, id, Audience::Api, HOUR, &[], maker.maker()).unwrap();
+        let caller = fixture.tokens.caller(&issued.0).unwrap();
+        assert_eq!(caller.wire().key_id, None, "it is no id");
+        caller.key.unwrap()
+    };
+    let name = named(&one);
+    assert!(one.tokens.is_made_with(&name, own.fingerprints()).unwrap());
+    assert!(!one.tokens.is_made_with(&name, others.fingerprints()).unwrap());
+    assert!(!other.tokens.is_made_with(&name, own.fingerprints()).unwrap());
+    assert_ne!(name.rsplit(':').next(), named(&other).rsplit(':').next());
 }

@@ -71,10 +71,8 @@ async fn begin_due(
             return false;
         }
     };
-    for (webhook, event) in due {
-        if busy.take(&webhook) {
-            under_way.spawn(attempt(engine.clone(), sender.clone(), webhook, event));
-        }
+    for (webhook, event) in busy.begin(due) {
+        under_way.spawn(attempt(engine.clone(), sender.clone(), webhook, event));
     }
     webhooks.any().await.unwrap_or(false)
 }

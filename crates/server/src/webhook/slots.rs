@@ -1,4 +1,5 @@
-//! Who is talked to at the same time.
+//! Who is talked to at the same time, and who is next: where there are more webhooks than slots, whoever was talked to last
+//! waits for the others.
 
 use std::collections::HashMap;
 
@@ -10,28 +11,48 @@ const AT_ONCE: usize = 32;
 /// Of those, what one tenant may have: its webhooks may all be slow, and the others are not to wait for that.
 const OF_ONE_TENANT: usize = 8;
 
-/// Webhooks that are being talked to, and whose they are.
+/// Webhooks of which is remembered when their turn was.
+const REMEMBERED: usize = 10_000;
+
 #[derive(Debug, Default)]
-pub(super) struct Slots(HashMap<String, Option<TenantId>>);
+pub(super) struct Slots {
+    /// Webhooks that are being talked to, and whose they are.
+    taken: HashMap<String, Option<TenantId>>,
+    /// When each had its turn, by a number that grows.
+    turns: HashMap<String, u64>,
+    turn: u64,
+}
 
 impl Slots {
+    /// Takes slots for those of `due` that can be talked to now. Whose turn is longest ago comes first.
+    pub(super) fn begin<T>(&mut self, mut due: Vec<(Webhook, T)>) -> Vec<(Webhook, T)> {
+        due.sort_by_key(|(webhook, _)| self.turns.get(&webhook.id).copied());
+        due.retain(|(webhook, _)| self.take(webhook));
+        due
+    }
+
     /// False where the webhook is talked to already, or has to wait until another one was.
-    pub(super) fn take(&mut self, webhook: &Webhook) -> bool {
-        let of_tenant = self.0.values().filter(|tenant| **tenant == webhook.tenant).count();
-        let free = self.0.len() < AT_ONCE && of_tenant < OF_ONE_TENANT;
-        if !free || self.0.contains_key(&webhook.id) {
+    fn take(&mut self, webhook: &Webhook) -> bool {
+        let of_tenant = self.taken.values().filter(|tenant| **tenant == webhook.tenant).count();
+        let free = self.taken.len() < AT_ONCE && of_tenant < OF_ONE_TENANT;
+        if !free || self.taken.contains_key(&webhook.id) {
             return false;
         }
-        self.0.insert(webhook.id.clone(), webhook.tenant.clone());
+        self.taken.insert(webhook.id.clone(), webhook.tenant.clone());
+        if self.turns.len() >= REMEMBERED {
+            self.turns.clear();
+        }
+        self.turn += 1;
+        self.turns.insert(webhook.id.clone(), self.turn);
         true
     }
 
     pub(super) fn free(&mut self, id: &str) {
-        self.0.remove(id);
+        self.taken.remove(id);
     }
 
     pub(super) fn clear(&mut self) {
-        self.0.clear();
+        self.taken.clear();
     }
 }
 
@@ -72,8 +93,30 @@ mod tests {
             let begun = (0..100).filter(|number| slots.take(&webhook(tenant, *number))).count();
             assert!(begun <= OF_ONE_TENANT);
         }
-        assert_eq!(slots.0.len(), AT_ONCE);
+        assert_eq!(slots.taken.len(), AT_ONCE);
         slots.clear();
         assert!(slots.take(&webhook("two", 0)));
+    }
+
+    #[test]
+    fn where_there_are_more_than_slots_each_has_its_turn() {
+        const MORE: usize = OF_ONE_TENANT + 3;
+        // All of them have more to be told, always.
+        let due = || (0..MORE).map(|number| (webhook("one", number), ())).collect::<Vec<_>>();
+        let mut slots = Slots::default();
+        let mut begun = slots.begin(due());
+        assert_eq!(begun.len(), OF_ONE_TENANT);
+        // Who began first ends first, and could go on at once.
+        for _ in 0..4 * MORE {
+            let last = begun.len() - OF_ONE_TENANT;
+            slots.free(&begun[last].0.id);
+            begun.extend(slots.begin(due()));
+        }
+        let all = |turns: &[(Webhook, ())]| {
+            let ids: std::collections::HashSet<_> = turns.iter().map(|(w, ())| &w.id).collect();
+            ids.len() == MORE
+        };
+        assert_eq!(begun.len(), OF_ONE_TENANT + 4 * MORE);
+        assert!(begun.chunks_exact(MORE).all(all), "{begun:?}");
     }
 }

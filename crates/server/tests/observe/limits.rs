@@ -1,5 +1,8 @@
+use std::time::{Duration, Instant};
+
 use belljar_api::v1;
 use belljar_api::v1::callbacks_client::CallbacksClient;
+use belljar_api::v1::processes_client::ProcessesClient;
 use belljar_engine::{CreateRequest, NewKey, Quotas, Role, Scope, TenantId};
 use futures_util::{SinkExt, StreamExt};
 use tokio_tungstenite::tungstenite::Message;
@@ -45,7 +48,7 @@ async fn a_tenant_that_asks_too_often_is_told_when_to_come_back() {
             }
         }
     };
-    let headers = tokio::time::timeout(std::time::Duration::from_secs(20), answers).await.unwrap();
+    let headers = tokio::time::timeout(Duration::from_secs(20), answers).await.unwrap();
     assert_eq!(headers["retry-after"], "1");
     // The operator is not limited.
     for _ in 0..50 {
@@ -106,7 +109,7 @@ async fn recorded(server: &Server, action: &str) -> usize {
 }
 
 #[tokio::test]
-async fn hellos_in_one_conversation_count_as_requests() {
+async fn hellos_in_one_conversation_count_as_requests_and_wait_for_their_turn() {
     const SAID: usize = 200;
     let server = Server::start().await;
     let (slow, sandbox) = of_slow(&server).await;
@@ -114,8 +117,18 @@ async fn hellos_in_one_conversation_count_as_requests() {
     let hello = v1::ClientCallback { hello: Some(hello), ..v1::ClientCallback::default() };
     let said = futures_util::stream::iter(vec![hello; SAID]).chain(futures_util::stream::pending());
     let mut client = CallbacksClient::new(server.channel());
+    let begun = Instant::now();
     let mut heard = client.serve(bearing(&slow, said)).await.unwrap().into_inner();
-    let mut ready = 0;
+    // Two come at once. The third would be one too many, and waits.
+    for _ in 0..3 {
+        assert!(heard.message().await.unwrap().unwrap().ready.is_some());
+    }
+    assert!(begun.elapsed() >= Duration::from_millis(900), "one a second: {:?}", begun.elapsed());
+    // There is nothing to wait for any more.
+    let never = Quotas { requests_per_second: Some(0), ..Quotas::default() };
+    let tenants = server.setup.engine.tenants();
+    tenants.set(&TenantId::parse("slow").unwrap(), never).await.unwrap();
+    let mut ready = 3;
     let end = loop {
         match heard.message().await {
             Ok(Some(_)) if ready == SAID - 1 => panic!("all were heard"),
@@ -129,6 +142,28 @@ async fn hellos_in_one_conversation_count_as_requests() {
     server.stop().await;
 }
 
+type Socket = tokio_tungstenite::WebSocketStream<tokio::net::TcpStream>;
+
+async fn attach(server: &Server, key: &str, process: &str) -> Socket {
+    let path = format!("ws://{}/v1/processes/{process}/attach", server.address);
+    let mut request = path.into_client_request().unwrap();
+    request.headers_mut().insert("authorization", format!("Bearer {key}").parse().unwrap());
+    let stream = tokio::net::TcpStream::connect(server.address).await.unwrap();
+    tokio_tungstenite::client_async(request, stream).await.unwrap().0
+}
+
+/// What is told next, beside output.
+async fn told(socket: &mut Socket) -> serde_json::Value {
+    let told = async {
+        loop {
+            if let Message::Text(text) = socket.next().await.unwrap().unwrap() {
+                return serde_json::from_str(&text).unwrap();
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), told).await.unwrap()
+}
+
 #[tokio::test]
 async fn signals_in_one_conversation_count_as_requests() {
     const SENT: usize = 200;
@@ -136,23 +171,62 @@ async fn signals_in_one_conversation_count_as_requests() {
     let (slow, sandbox) = of_slow(&server).await;
     let engine = &server.setup.engine;
     let process = engine.start(&sandbox, fake::exec(&["stuck"])).await.unwrap();
-    let path = format!("ws://{}/v1/processes/{}/attach", server.address, process.process.id);
-    let mut request = path.into_client_request().unwrap();
-    request.headers_mut().insert("authorization", format!("Bearer {slow}").parse().unwrap());
-    let stream = tokio::net::TcpStream::connect(server.address).await.unwrap();
-    let (mut socket, _) = tokio_tungstenite::client_async(request, stream).await.unwrap();
+    let mut socket = attach(&server, &slow, process.process.id.as_str()).await;
     for _ in 0..SENT {
         socket.send(Message::Text(r#"{"signal": 10}"#.into())).await.unwrap();
     }
-    let refused = async {
+    let refused = told(&mut socket).await;
+    assert_eq!(refused["problem"]["code"], "rate-limited", "{refused}");
+    assert!(recorded(&server, "process.signal").await < SENT);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn nothing_new_is_said_with_a_key_that_was_revoked_meanwhile() {
+    let server = Server::start().await;
+    let (secret, engine) = (key(&server, "a", None).await, &server.setup.engine);
+    let scoped = engine.scoped(Scope::Tenant(TenantId::parse("a").unwrap()));
+    let sandbox = scoped.create(CreateRequest::default()).await.unwrap().id;
+    let echo = v1::Command { argv: vec!["cat".to_owned()], stdin: true, ..v1::Command::default() };
+    let start = v1::StartProcessRequest {
+        sandbox: sandbox.to_string(),
+        command: Some(echo),
+        idempotency_key: None,
+    };
+    let mut processes = ProcessesClient::new(server.channel());
+    let process = processes.start_process(bearing(&secret, start)).await.unwrap().into_inner();
+    let mut socket = attach(&server, &secret, &process.process_id).await;
+    let hello = v1::CallbackHello { sandbox_id: sandbox.to_string(), ..Default::default() };
+    let hello = v1::ClientCallback { hello: Some(hello), ..Default::default() };
+    let (say, said) = tokio::sync::mpsc::unbounded_channel();
+    let mut client = CallbacksClient::new(server.channel());
+    let said = tokio_stream::wrappers::UnboundedReceiverStream::new(said);
+    say.send(hello.clone()).unwrap();
+    let mut heard = client.serve(bearing(&secret, said)).await.unwrap().into_inner();
+    assert!(heard.message().await.unwrap().unwrap().ready.is_some());
+    say.send(hello.clone()).unwrap();
+    assert!(heard.message().await.unwrap().unwrap().ready.is_some());
+    socket.send(Message::Binary("one".into())).await.unwrap();
+    let output = async {
         loop {
-            if let Message::Text(text) = socket.next().await.unwrap().unwrap() {
-                return serde_json::from_str::<serde_json::Value>(&text).unwrap();
+            match socket.next().await.unwrap().unwrap() {
+                Message::Binary(output) => return output,
+                Message::Text(text) => panic!("{text}"),
+                _ => {}
             }
         }
     };
-    let refused = tokio::time::timeout(std::time::Duration::from_secs(20), refused).await.unwrap();
-    assert_eq!(refused["problem"]["code"], "rate-limited", "{refused}");
-    assert!(recorded(&server, "process.signal").await < SENT);
+    let output = tokio::time::timeout(Duration::from_secs(20), output).await.unwrap();
+    assert!(output.ends_with(b"one"), "{output:?}");
+
+    let made = scoped.keys().list().await.unwrap().remove(0);
+    engine.keys().revoke(&made.id).await.unwrap();
+    socket.send(Message::Text(r#"{"signal": 10}"#.into())).await.unwrap();
+    assert_eq!(told(&mut socket).await["problem"]["code"], "unauthenticated");
+    assert_eq!(recorded(&server, "process.signal").await, 0);
+    socket.send(Message::Binary("two".into())).await.unwrap();
+    assert_eq!(told(&mut socket).await["problem"]["code"], "unauthenticated");
+    say.send(hello).unwrap();
+    assert_eq!(code(&heard.message().await.unwrap_err()), "unauthenticated");
     server.stop().await;
 }

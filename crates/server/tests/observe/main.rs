@@ -7,9 +7,11 @@
 mod fake;
 
 mod audit;
+mod connections;
 mod limits;
 mod metrics;
 mod scopes;
+mod stalls;
 mod support;
 mod telemetry;
 mod tokens;

@@ -1,9 +1,11 @@
 //! What a key or token may do beside what its request is called.
 
+use std::time::{Duration, SystemTime};
+
 use belljar_api::v1;
 use belljar_api::v1::policies_client::PoliciesClient;
 use belljar_api::v1::processes_client::ProcessesClient;
-use belljar_engine::{KeyScope, NewKey, Role, TenantId};
+use belljar_engine::{KeyScope, NewKey, Role, Secret, TenantId};
 
 use crate::support::{Server, bearing, code};
 
@@ -113,5 +115,37 @@ async fn who_has_one_sandbox_sees_nothing_else_of_its_tenant() {
     assert_eq!(seen.1, 0);
     let all = at(server.system().get_server(get).await.unwrap().into_inner());
     assert!(all.0.iter().any(|address| address.contains("server.sock")) && all.1 > 0, "{all:?}");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_key_makes_none_that_outlives_it() {
+    let server = Server::start().await;
+    let now = SystemTime::now();
+    let maker = async |expires_at| {
+        let new = NewKey {
+            name: "maker".to_owned(),
+            tenant: TenantId::default(),
+            role: Role::Tenant,
+            scopes: Vec::new(),
+            expires_at,
+        };
+        server.setup.engine.keys().create(new).await.unwrap()
+    };
+    let make = async |secret: &Secret, expires_in_secs| {
+        let request = v1::CreateKeyRequest { expires_in_secs, ..v1::CreateKeyRequest::default() };
+        let made = server.system().create_key(bearing(secret.expose(), request)).await;
+        let made = made.map_err(|status| code(&status))?.into_inner().key.unwrap();
+        Ok::<_, String>(made.expires_at.map(|at| SystemTime::try_from(at).unwrap()))
+    };
+    let (own, hour) = maker(Some(now + Duration::from_secs(3600))).await;
+    let denied = Err("permission-denied".to_owned());
+    assert_eq!(make(&hour, Some(7200.0)).await, denied);
+    assert_eq!(make(&hour, None).await, Ok(own.expires_at));
+    let sooner = make(&hour, Some(60.0)).await.unwrap();
+    assert!(sooner.is_some() && sooner < own.expires_at);
+    let (_, lasting) = maker(None).await;
+    assert_eq!(make(&lasting, None).await, Ok(None));
+    assert!(make(&lasting, Some(7200.0)).await.unwrap() > own.expires_at);
     server.stop().await;
 }

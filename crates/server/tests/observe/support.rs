@@ -27,9 +27,12 @@ impl Server {
     }
 
     pub(crate) async fn start_on(setup: Setup) -> Self {
+        Self::start_with(setup, Options::default()).await
+    }
+
+    pub(crate) async fn start_with(setup: Setup, options: Options) -> Self {
         let claim = Claim::take(&setup.state()).unwrap();
-        let options =
-            Options { listen: vec!["127.0.0.1:0".parse().unwrap()], ..Options::default() };
+        let options = Options { listen: vec!["127.0.0.1:0".parse().unwrap()], ..options };
         let (told, ready) = oneshot::channel();
         let engine = setup.second().await;
         let task = tokio::spawn(serve(claim, engine, options, move |status| {

@@ -2,6 +2,7 @@ use std::time::{Duration, SystemTime};
 
 use belljar_api::v1;
 use belljar_engine::{NewKey, Role, TenantId};
+use belljar_server::{Options, OwnKeys};
 
 use crate::support::{Server, bearing, code};
 
@@ -118,5 +119,36 @@ async fn what_a_key_made_ends_with_it() {
     look().await.unwrap();
     server.setup.engine.keys().revoke(&key.id).await.unwrap();
     assert_eq!(code(&look().await.unwrap_err()), "token-invalid");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn what_a_key_of_the_operators_own_made_ends_when_it_is_taken_out() {
+    const ONE: &str = "0123456789abcdef";
+    const OTHER: &str = "fedcba9876543210";
+    let with = async |setup, text: &str| {
+        let mut own_keys = OwnKeys::default();
+        own_keys.add(text, "the test").unwrap();
+        Server::start_with(setup, Options { own_keys, ..Options::default() }).await
+    };
+    let server = with(crate::fake::Setup::new().await, &format!("{ONE}\n{OTHER}")).await;
+    let sandbox = server.create().await;
+    let make = async |key: &str| {
+        let request =
+            v1::IssueTokenRequest { sandbox: sandbox.clone(), ..v1::IssueTokenRequest::default() };
+        server.system().issue_token(bearing(key, request)).await.unwrap().into_inner().token
+    };
+    let (by_one, by_other) = (make(ONE).await, make(OTHER).await);
+    let look = async |server: &Server, token: &str| {
+        let found = server.sandboxes().get_sandbox(bearing(token, get(&sandbox))).await;
+        found.map(|found| found.into_inner().sandbox_id).map_err(|status| code(&status))
+    };
+    assert_eq!(look(&server, &by_one).await, Ok(sandbox.clone()));
+    // It is the key that counts, not where in the file it is.
+    let server = with(server.stop().await, &format!("{OTHER}\n{ONE}")).await;
+    assert_eq!(look(&server, &by_one).await, Ok(sandbox.clone()));
+    let server = with(server.stop().await, OTHER).await;
+    assert_eq!(look(&server, &by_one).await, Err("token-invalid".to_owned()));
+    assert_eq!(look(&server, &by_other).await, Ok(sandbox.clone()));
     server.stop().await;
 }

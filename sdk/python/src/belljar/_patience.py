@@ -5,10 +5,14 @@ from __future__ import annotations
 import time
 
 from belljar._failure import BelljarError
-from belljar._generated.codes import ServerStopping, ServerUnreachable
+from belljar._generated.codes import CallbackExists, RateLimited, ServerStopping, ServerUnreachable
 
 # Failures after which the same request may succeed, at this server's successor.
 LOST = (ServerUnreachable, ServerStopping)
+
+# Failures that pass for who comes again with what was agreed on: a server that lost us lets go before long of what it
+# still holds, and the quota has room again.
+PASSING = (CallbackExists, RateLimited)
 
 FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 1.0

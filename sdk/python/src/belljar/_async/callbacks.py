@@ -13,9 +13,9 @@ import grpc
 from belljar._async.connection import AsyncConnection
 from belljar._failure import BelljarError, of_call
 from belljar._generated import api, methods
-from belljar._generated.codes import CallbackExists, ServerUnreachable
+from belljar._generated.codes import ServerUnreachable
 from belljar._offer import Offer, failed
-from belljar._patience import LOST, Patience
+from belljar._patience import LOST, PASSING, Patience
 
 
 class AsyncCallbacks:
@@ -74,8 +74,7 @@ class AsyncCallbacks:
                 self._told.clear()
                 self._say_hello()
                 error = await self._once(patience)
-                # What a server that lost us still holds, it lets go of before long.
-                if isinstance(error, LOST) or (isinstance(error, CallbackExists) and self.offer is self._agreed):
+                if isinstance(error, LOST) or (isinstance(error, PASSING) and self.offer is self._agreed):
                     await self._connection.recover(patience, error)
                 elif self._agreed is not None and self._told and self.offer is not self._agreed:
                     self._refused(error, self._agreed)

@@ -15,9 +15,9 @@ import grpc
 
 from belljar._failure import BelljarError, of_call
 from belljar._generated import api, methods
-from belljar._generated.codes import CallbackExists, ServerUnreachable
+from belljar._generated.codes import ServerUnreachable
 from belljar._offer import Offer, failed
-from belljar._patience import LOST, Patience
+from belljar._patience import LOST, PASSING, Patience
 from belljar._sync.connection import Connection
 
 # Functions that are at work at the same time.
@@ -98,8 +98,7 @@ class Callbacks:
                 error = self._once(patience)
                 if self._conversation is None:
                     raise error
-                # What a server that lost us still holds, it lets go of before long.
-                if isinstance(error, LOST) or (isinstance(error, CallbackExists) and self.offer is self._agreed):
+                if isinstance(error, LOST) or (isinstance(error, PASSING) and self.offer is self._agreed):
                     self._connection.recover(patience, error)
                 elif self._agreed is not None and self._told and self.offer is not self._agreed:
                     self._refused(error, self._agreed)

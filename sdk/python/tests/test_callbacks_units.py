@@ -1,0 +1,96 @@
+"""Conversations as far as they need no server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from belljar import errors
+from belljar._async.callbacks import AsyncCallbacks
+from belljar._generated import api
+from belljar._offer import Offer
+from belljar._patience import Patience
+
+
+def limited() -> errors.RateLimited:
+    return errors.RateLimited("too many requests")
+
+
+class Call:
+    """A conversation in which so many hellos are heard, and one more is too many."""
+
+    def __init__(self, hellos: int) -> None:
+        self._hellos = hellos
+        self._said: asyncio.Queue[Any] = asyncio.Queue()
+
+    async def write(self, message: api.ClientCallback) -> None:
+        await self._said.put(message)
+
+    def cancel(self) -> None:
+        pass
+
+    async def __aiter__(self) -> AsyncIterator[api.ServerCallback]:
+        while True:
+            await self._said.get()
+            if self._hellos == 0:
+                raise limited()
+            self._hellos -= 1
+            yield api.ServerCallback(ready=api.CallbackReady(sandbox_id="s"))
+
+
+class Connection:
+    """Gives one conversation after the other, or an error in its place."""
+
+    def __init__(self, *conversations: Call | errors.BelljarError) -> None:
+        self._conversations = list(conversations)
+        self.attached: set[AsyncCallbacks] = set()
+        self.all_given = asyncio.Event()
+
+    def patience(self) -> Patience:
+        return Patience(60)
+
+    async def both(self, _: Any) -> Call:
+        given = self._conversations.pop(0)
+        if not self._conversations:
+            self.all_given.set()
+        if isinstance(given, Call):
+            return given
+        raise given
+
+    async def recover(self, patience: Patience, error: errors.BelljarError) -> None:
+        patience.pause(error)
+
+
+def test_what_was_agreed_on_outlasts_a_quota_that_is_used_up() -> None:
+    async def talk() -> None:
+        connection: Any = Connection(Call(1), limited(), limited(), Call(2))
+        callbacks = AsyncCallbacks(connection, "s")
+        first, second = Offer(), Offer()
+        callbacks.change(first)
+        await callbacks.settle()
+        callbacks.change(second)
+        with pytest.raises(errors.RateLimited):
+            await callbacks.settle()
+        assert callbacks.offer is first
+        await asyncio.wait_for(connection.all_given.wait(), 30)
+        callbacks.change(second)
+        await callbacks.settle()
+        assert callbacks.offer is second
+        await callbacks.close()
+
+    asyncio.run(talk())
+
+
+def test_who_never_got_through_is_told() -> None:
+    async def talk() -> None:
+        connection: Any = Connection(limited())
+        callbacks = AsyncCallbacks(connection, "s")
+        callbacks.change(Offer())
+        with pytest.raises(errors.RateLimited):
+            await callbacks.settle()
+        assert not connection.attached
+
+    asyncio.run(talk())
