@@ -10281,7 +10281,7 @@ pub struct CreateKeyRequest {
     #[prost(string, repeated, tag = "5")]
     #[serde(default)]
     pub scopes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// Seconds from now. Absent: never.
+    /// Seconds from now. Absent: never, or with the key that makes it.
     #[prost(double, optional, tag = "6")]
     #[serde(default)]
     pub expires_in_secs: ::core::option::Option<f64>,

@@ -1,7 +1,8 @@
 // Writes `src/generated` from what a real server says of itself, and from the registry of error codes.
 //
 //   node scripts/generate.mjs BELLJAR           write
-//   node scripts/generate.mjs BELLJAR --check   fail where the SDK counts on something that the server does not have
+//   node scripts/generate.mjs BELLJAR --check   fail where the SDK counts on something that the server does not have, or
+//                                               where its error codes are not those of the registry
 //
 // The server's document has snake_case; TypeScript has camelCase. `src/wire.ts` translates by rule, so only the names
 // of maps, whose keys belong to the user, have to be listed.
@@ -25,7 +26,12 @@ const files = new Map([["api.ts", types(document)], ...codes(await readFile(regi
 if (check) {
   const lost = lostLines(await readFile(join(generated, "api.ts"), "utf8"), files.get("api.ts"));
   for (const line of lost) console.error(`the server no longer has: ${line}`);
-  process.exitCode = lost.length > 0 ? 1 : 0;
+  const stale = [];
+  for (const [name, text] of files) {
+    if (name !== "api.ts" && (await readFile(join(generated, name), "utf8")) !== text) stale.push(name);
+  }
+  for (const name of stale) console.error(`generate ${name} anew`);
+  process.exitCode = lost.length + stale.length > 0 ? 1 : 0;
 } else {
   for (const [name, text] of files) await writeFile(join(generated, name), text);
 }
@@ -167,7 +173,8 @@ function camel(name) {
 
 // A class for each code, so that `catch` can tell them apart and an editor can list them.
 function codes(markdown) {
-  const rows = [...markdown.matchAll(/^\| `([a-z-]+)` \| (.*) \|$/gm)].map(([, code, meaning]) => ({ code, meaning }));
+  const rows = [...markdown.matchAll(/^\| (?:<a [^>]*><\/a>)?`([a-z-]+)` \| (.*) \|$/gm)].map(([, code, meaning]) => ({ code, meaning }));
+  if (rows.length === 0) throw new Error("the registry of error codes is written in another way now");
   const classes = rows.map(({ code, meaning }) => {
     const name = className(code);
     return `/** \`${code}\`: ${meaning} */\nexport class ${name} extends BelljarError {\n  override readonly name: string = "${name}";\n}\n`;

@@ -13,7 +13,7 @@ export interface KeyOptions extends SignalOptions {
   readonly sandbox?: string | undefined;
   /** Absent: all that the role may. */
   readonly scopes?: readonly ("read" | "write" | "exec" | "files" | "keys")[] | undefined;
-  /** Seconds from now. Absent: never. */
+  /** Seconds from now. Absent: never, or with the key that makes it. */
   readonly expires?: number | undefined;
 }
 

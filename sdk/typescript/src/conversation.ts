@@ -88,6 +88,12 @@ interface ServerCallback {
   readonly problem: { readonly code: string; readonly message: string } | null;
 }
 
+/**
+ * Failures that pass for who comes again with what was agreed on: a server that lost us lets go before long of what it still
+ * holds, and the quota has room again.
+ */
+const PASSING: ReadonlySet<string> = new Set(["callback-exists", "rate-limited"]);
+
 export class Conversation {
   readonly #transport: Transport;
   readonly #sandboxId: string;
@@ -169,8 +175,7 @@ export class Conversation {
           this.#waiting.splice(0).forEach(({ reject }) => reject(error));
           continue;
         }
-        // The server may not have noticed yet that our last connection is gone.
-        const again = isLoss(error) || (error as BelljarError).code === "callback-exists";
+        const again = isLoss(error) || PASSING.has((error as BelljarError).code);
         if (!again) return this.#fail(error);
         try {
           await patience.wait(error, undefined);

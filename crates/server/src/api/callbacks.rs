@@ -7,7 +7,7 @@ use std::time::Duration;
 use belljar_api::v1;
 use belljar_codes::Code;
 use belljar_engine::{
-    EventKind, Events, Network, NetworkCallback, Sandbox, SandboxId, SandboxState,
+    EventKind, Events, Network, NetworkCallback, Sandbox, SandboxId, SandboxState, aside_if,
 };
 use futures_util::{Stream, StreamExt, stream};
 use tokio::sync::mpsc;
@@ -21,6 +21,9 @@ use crate::problem::{Problem, Result};
 
 /// A client says first what it answers for, and soon.
 const HELLO: Duration = Duration::from_secs(30);
+
+/// Schemas of more bytes together are looked through aside: their patterns are read, too.
+const SHORT: usize = 8 << 10;
 
 /// A hello that the quota has no room for waits for so long: to refuse it ends the conversation, and with it everything that
 /// the client has answered for.
@@ -133,7 +136,8 @@ impl Conversation {
         self.call.note("handles_requests", hello.handles_requests.to_string());
         self.call.note("secrets", belljar_policy::shown(&hello.secrets.join(" ")));
         askable(&sandbox, &engine.network(id.as_str()).await?, &hello)?;
-        let offer = Offer::new(hello)?;
+        let schemas: usize = hello.tools.iter().map(|tool| tool.input_schema.len()).sum();
+        let offer = aside_if(schemas > SHORT, || Offer::new(hello)).await??;
         match &self.served {
             None => {
                 // Its end must not slip by between the look at its state and the first event.

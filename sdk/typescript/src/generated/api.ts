@@ -165,14 +165,14 @@ export interface Counts {
 }
 
 export interface CreateKeyRequest {
-  /** Seconds from now. Absent: never. */
+  /** Seconds from now. Absent: never, or with the key that makes it. */
   expiresInSecs?: number | undefined;
   name?: string | undefined;
   /** `admin`, `tenant` or `sandbox`. Absent: `tenant`. */
   role?: string | undefined;
   /** For the role `sandbox`: the one it opens. */
   sandbox?: string | undefined;
-  /** `read`, `write`, `exec`, `files`. Absent: all that the role may. */
+  /** `read`, `write`, `exec`, `files`, `keys`. Absent: all that the role may. */
   scopes?: string[] | undefined;
   /** Absent: `default`. */
   tenant?: string | undefined;
