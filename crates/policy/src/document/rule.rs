@@ -97,7 +97,8 @@ impl Check for Rule {
             ));
         }
         if self.condition.operator == Operator::Matches {
-            Pattern::new(&as_text(&self.condition.value))?;
+            // The rest is judged with all others of the document.
+            Pattern::look_at(&as_text(&self.condition.value))?;
         }
         Ok(())
     }

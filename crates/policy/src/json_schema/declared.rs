@@ -31,18 +31,31 @@ const DESCRIPTIVE: [&str; 18] = [
 
 const TYPES: [&str; 7] = ["array", "boolean", "integer", "null", "number", "object", "string"];
 
-/// Bytes of a pattern. One that lists names is long and takes little.
-const MAX_PATTERN: usize = 16 << 10;
 /// Patterns of one schema.
 const MAX_PATTERNS: usize = 64;
+/// What reading them may take: a quarter of a second. Sixty classes like `[^x]` in patterns that ignore case take as much.
+const MAX_READING: u64 = 1 << 26;
 /// A schema in a schema in a schema.
 const MAX_DEPTH: usize = 64;
 
-pub(super) fn look_through(
+/// Looks through all of it.
+pub(super) fn patterns(root: &Value) -> Result<HashMap<String, Pattern>, String> {
+    let mut patterns = Patterns { all: HashMap::new(), left: MAX_READING };
+    look_through(root, root, "", &mut patterns)?;
+    Ok(patterns.all)
+}
+
+struct Patterns {
+    all: HashMap<String, Pattern>,
+    /// Of what reading may take.
+    left: u64,
+}
+
+fn look_through(
     root: &Value,
     schema: &Value,
     place: &str,
-    patterns: &mut HashMap<String, Pattern>,
+    patterns: &mut Patterns,
 ) -> Result<(), String> {
     let schema = match schema {
         Value::Bool(_) => return Ok(()),
@@ -134,24 +147,17 @@ fn types(value: &Value, place: &str) -> Result<(), String> {
     if fine { Ok(()) } else { Err(at(place, "is none of the types of JSON")) }
 }
 
-fn pattern(
-    value: &Value,
-    place: &str,
-    patterns: &mut HashMap<String, Pattern>,
-) -> Result<(), String> {
+fn pattern(value: &Value, place: &str, patterns: &mut Patterns) -> Result<(), String> {
     let Some(text) = value.as_str() else { return Err(at(place, "is not text")) };
-    if patterns.contains_key(text) {
+    if patterns.all.contains_key(text) {
         return Ok(());
     }
-    if patterns.len() >= MAX_PATTERNS {
+    if patterns.all.len() >= MAX_PATTERNS {
         return Err(at(place, "is one pattern too many"));
     }
-    if text.len() > MAX_PATTERN {
-        return Err(at(place, "is too long"));
-    }
-    let pattern = Pattern::as_written(text.to_owned()).map_err(|reason| {
+    let pattern = Pattern::as_written(text.to_owned(), &mut patterns.left).map_err(|reason| {
         at(place, &format!("is not a regular expression without look-around: it {reason}"))
     })?;
-    patterns.insert(text.to_owned(), pattern);
+    patterns.all.insert(text.to_owned(), pattern);
     Ok(())
 }

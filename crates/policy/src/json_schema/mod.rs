@@ -23,12 +23,20 @@ use crate::shown;
 /// more there is of it.
 const MAX_EACH: u64 = 8 << 20;
 
+/// Bytes of a pattern. One that lists names is long and takes little.
+const MAX_PATTERN: usize = 16 << 10;
+
+/// Comparisons that a check may take at once, while others wait: some milliseconds.
+const QUICK: usize = 10_000;
+
 /// A schema that can be checked against. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Schema {
     root: Arc<Value>,
     /// Built when they are first asked, and kept built as long as there is room for those of everybody.
     patterns: Arc<HashMap<String, Pattern>>,
+    /// Comparisons for each part of a value; `None` where that cannot be told from the schema.
+    width: Option<usize>,
 }
 
 impl Schema {
@@ -40,6 +48,10 @@ impl Schema {
         let schema = Self::kept(root)?;
         let mut together = 0_u64;
         for (text, pattern) in schema.patterns.iter() {
+            if text.len() > MAX_PATTERN {
+                let most = format_bytes(MAX_PATTERN as u64);
+                return Err(format!("pattern `{}` is longer than {most}", shown(text)));
+            }
             if pattern.bytes() > MAX_EACH {
                 let most = format_bytes(MAX_EACH);
                 return Err(format!("pattern `{}` would take more than {most}", shown(text)));
@@ -58,18 +70,18 @@ impl Schema {
     /// # Errors
     /// As [`Self::new`].
     pub fn kept(root: Value) -> Result<Self, String> {
-        let mut patterns = HashMap::new();
-        declared::look_through(&root, &root, "", &mut patterns)?;
+        let patterns = declared::patterns(&root)?;
         let owner = Owner::default();
         let patterns: HashMap<_, _> =
             patterns.into_iter().map(|(text, pattern)| (text, pattern.owned_by(owner))).collect();
-        Ok(Self { root: Arc::new(root), patterns: Arc::new(patterns) })
+        let width = width(&root).filter(|_| patterns.values().all(|pattern| pattern.bytes() == 0));
+        Ok(Self { root: Arc::new(root), patterns: Arc::new(patterns), width })
     }
 
-    /// Whether a check may take long however short the value is: patterns may have to be built for it.
+    /// Whether checking a value of so many bytes may take long: patterns may have to be built for it, or much be compared.
     #[must_use]
-    pub fn is_costly(&self) -> bool {
-        self.patterns.values().any(|pattern| pattern.bytes() > 0)
+    pub fn takes_long(&self, bytes: usize) -> bool {
+        self.width.is_none_or(|width| width.saturating_mul(bytes) > QUICK)
     }
 
     /// # Errors
@@ -93,4 +105,20 @@ fn referred<'a>(root: &'a Value, reference: &str) -> Option<&'a Value> {
         ["#/$defs/", "#/definitions/"].iter().find_map(|place| reference.strip_prefix(place))?;
     let plain = !name.is_empty() && !name.contains('/');
     plain.then(|| root.pointer(&reference[1..])).flatten()
+}
+
+/// How much each part of a value may be compared with: `None` where something is referred to again, or parts of the value are
+/// compared with each other.
+fn width(schema: &Value) -> Option<usize> {
+    let sum = |sum: usize, part: &Value| Some(sum + width(part)?);
+    match schema {
+        Value::Object(parts)
+            if ["$ref", "uniqueItems"].iter().any(|word| parts.contains_key(*word)) =>
+        {
+            None
+        }
+        Value::Object(parts) => parts.values().try_fold(1, sum),
+        Value::Array(parts) => parts.iter().try_fold(1, sum),
+        _ => Some(1),
+    }
 }

@@ -159,6 +159,62 @@ fn no_schema_runs_away() {
     check(&tree, &json!({"next": {"other": {}}}), Err("`/next/other`"));
 }
 
+#[test]
+fn matching_is_counted() {
+    // No letter of it is certain, so each character of the text meets each of its places.
+    let slow = json!({"pattern": "[ab]*a[ab]{20000}[^ab]"});
+    let text = |length: usize| json!("a".repeat(length));
+    check(&slow, &text(100), Err("does not match"));
+    check(&slow, &text(128 << 10), Err("too long"));
+    let often = |pattern: &str| {
+        let each = vec![json!({"$ref": "#/$defs/p"}); 4000];
+        json!({"$defs": {"p": {"pattern": pattern}}, "anyOf": each})
+    };
+    check(&often("[ab]{9}x"), &text(64), Err("fits none"));
+    check(&often("[ab]{9}x"), &text(4096), Err("too long"));
+    check(&often("y"), &text(128 << 10), Err("too long"));
+    check(&json!({"pattern": "^[a-z]+$"}), &text(128 << 10), Ok(()));
+}
+
+#[test]
+fn patterns_that_take_long_to_read_are_not_read() {
+    let classes = |count: usize, flag: &str| json!({"pattern": format!("{flag}{}", "[ -\u{10ffff}]".repeat(count))});
+    assert!(Schema::new(classes(10, "(?i)")).is_ok());
+    assert!(Schema::new(classes(1000, "")).is_ok());
+    let refused = Schema::new(classes(1000, "(?i)")).unwrap_err();
+    assert!(refused.contains("too long to read"), "{refused}");
+    // All of a schema, together.
+    let each: Vec<_> = (0..20)
+        .map(|n| json!({"pattern": format!("(?i){n}{}", "[b-\u{10ffff}]".repeat(4))}))
+        .collect();
+    let refused = Schema::new(json!({"anyOf": each})).unwrap_err();
+    assert!(refused.contains("too long to read"), "{refused}");
+}
+
+#[test]
+fn a_long_pattern_that_came_in_before_is_what_it_was() {
+    let names: Vec<_> = (0..2000).map(|n| format!("name-{n:05}")).collect();
+    let schema = json!({"pattern": format!("^(?:{})$", names.join("|"))});
+    assert!(Schema::new(schema.clone()).unwrap_err().contains("longer than 16 KiB"));
+    let kept = Schema::kept(schema).unwrap();
+    assert_eq!(kept.check(&json!("name-01234")), Ok(()));
+    assert!(kept.check(&json!("name-x")).is_err());
+}
+
+#[test]
+fn what_takes_long_is_told_before() {
+    let takes = |schema: Value, bytes: usize| Schema::new(schema).unwrap().takes_long(bytes);
+    let plain =
+        || json!({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]});
+    assert!(!takes(plain(), 500));
+    assert!(takes(plain(), 8 << 10));
+    assert!(!takes(json!({"pattern": "plain"}), 500));
+    assert!(takes(json!({"pattern": "^a"}), 1));
+    assert!(takes(json!({"items": {"uniqueItems": true}}), 1));
+    assert!(takes(json!({"anyOf": [{"$ref": "#"}, {"type": "null"}]}), 1));
+    assert!(takes(json!({"items": {"anyOf": vec![json!({"type": "null"}); 100]}}), 100));
+}
+
 fn any_json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),

@@ -5,9 +5,7 @@ use std::sync::Arc;
 
 use belljar_api::v1;
 use belljar_codes::Code;
-use belljar_engine::{
-    KeptPolicy, PolicyChoice, PolicyName, PolicyRef, SandboxPolicy, aside, aside_if,
-};
+use belljar_engine::{KeptPolicy, PolicyChoice, PolicyName, PolicyRef, SandboxPolicy, aside};
 use belljar_policy::document::{Document, Format, Layer, Value, read, to_yaml};
 use belljar_policy::{Invalid, shown};
 
@@ -63,12 +61,11 @@ pub(crate) async fn policy_layers(
     if documents.is_empty() {
         return Err(Problem::invalid("`documents` is empty").with_remedy("send at least one"));
     }
-    let bytes: usize = documents.iter().map(|document| document.text.len()).sum();
     let read = move || {
         let layers = documents.iter().map(layer).collect::<Result<Vec<_>>>()?;
         Ok::<_, Problem>(Arc::new(SandboxPolicy::new(layers)?))
     };
-    let policy = aside_if(bytes > SandboxPolicy::SHORT, read).await??;
+    let policy = aside(read).await??;
     match policy.uses_of_host() {
         Some(what) if !caller.is_admin() => Err(Problem::new(
             Code::PermissionDenied,

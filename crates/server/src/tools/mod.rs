@@ -196,7 +196,7 @@ fn object_text(text: &str) -> &str {
 /// The arguments as rules see them, if they are what the schema wants.
 async fn arguments(call: &ToolCall, schema: &Schema) -> Result<Value> {
     let (text, schema) = (object_text(&call.arguments).to_owned(), schema.clone());
-    let long = text.len() > SHORT || schema.is_costly();
+    let long = text.len() > SHORT || schema.takes_long(text.len());
     aside_if(long, move || fitting(&text, &schema)).await?.map_err(|reason| {
         let name = &call.name;
         ToolFailure::new(Code::InvalidArgument, format!("arguments of tool `{name}`: {reason}"))

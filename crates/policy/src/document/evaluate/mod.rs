@@ -9,6 +9,7 @@ mod context;
 mod decide;
 mod pattern;
 mod policy;
+mod reading;
 mod strategy;
 mod text;
 mod together;

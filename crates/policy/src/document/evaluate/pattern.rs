@@ -4,10 +4,10 @@
 //! most rules of a large document are never reached.
 
 use belljar_codes::Code;
-use regex_syntax::ParserBuilder;
 use regex_syntax::hir::{Class, Hir, HirKind};
 
 use super::built::{Owner, Slot};
+use super::reading::Form;
 use super::translate::translate;
 use crate::{Invalid, shown};
 
@@ -17,6 +17,9 @@ const MAX_NESTING: u32 = 64;
 pub(super) const MAX_NESTING_AS_WRITTEN: u32 = 250;
 /// Literals, ranges and repetitions multiplied out.
 const MAX_COST: u64 = 20_000;
+
+/// A pattern whose reading takes no more is read at once; a tenth of a millisecond.
+const QUICK: u64 = 1 << 15;
 
 /// What the smallest pattern takes once it was asked. Most of it is room to match in.
 const BUILT_BYTES: u64 = 64 << 10;
@@ -38,32 +41,39 @@ impl Pattern {
     /// # Errors
     /// Where the pattern is malformed, costs too much, or needs what linear matching cannot do.
     pub(crate) fn new(pattern: &str) -> Result<Self, Invalid> {
-        let refuse = |reason: &str| {
-            Invalid::new(
-                Code::InvalidPolicy,
-                format!("the pattern `{}` {reason}", shown(pattern)),
-                "write a regular expression without look-around and back-references",
-            )
-        };
-        if pattern.len() > MAX_PATTERN {
-            return Err(refuse("is too long"));
+        let (translated, form) = formed(pattern)?;
+        let meaning = form.meaning(&translated).map_err(|reason| refused(pattern, reason))?;
+        if Measure::COST.of(&meaning) > MAX_COST {
+            return Err(refused(pattern, "costs too much: its repetitions multiply"));
         }
-        let translated = translate(pattern).map_err(|reason| refuse(&reason))?;
-        let parsed = parsed(&translated, MAX_NESTING).map_err(refuse)?;
-        if Measure::COST.of(&parsed) > MAX_COST {
-            return Err(refuse("costs too much: its repetitions multiply"));
-        }
-        Ok(Self::of(translated, &parsed))
+        Ok(Self::of(translated, &meaning))
+    }
+
+    /// As far as it is quickly told: the form of every pattern, and all of one that is read quickly.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub(crate) fn look_at(pattern: &str) -> Result<(), Invalid> {
+        let (_, form) = formed(pattern)?;
+        if form.reading > QUICK { Ok(()) } else { Self::new(pattern).map(drop) }
+    }
+
+    /// What reading it takes, as [`Form`] has it; 0 for one that is malformed.
+    pub(crate) fn reading(pattern: &str) -> u64 {
+        formed(pattern).map_or(0, |(_, form)| form.reading)
     }
 
     /// As the regular expressions of this program are written, not as Python's are. What it takes is for the caller to
-    /// judge.
+    /// judge; what reading it takes comes out of `left`.
     ///
     /// # Errors
     /// Says what is wrong with it.
-    pub(crate) fn as_written(pattern: String) -> Result<Self, &'static str> {
-        let parsed = parsed(&pattern, MAX_NESTING_AS_WRITTEN)?;
-        Ok(Self::of(pattern, &parsed))
+    pub(crate) fn as_written(pattern: String, left: &mut u64) -> Result<Self, &'static str> {
+        let form = Form::of(&pattern, MAX_NESTING_AS_WRITTEN)?;
+        let rest = left.checked_sub(form.reading);
+        *left = rest.ok_or("takes too long to read: too many large classes ignore case")?;
+        let meaning = form.meaning(&pattern)?;
+        Ok(Self::of(pattern, &meaning))
     }
 
     fn of(pattern: String, parsed: &Hir) -> Self {
@@ -97,9 +107,22 @@ impl Pattern {
     }
 }
 
-fn parsed(pattern: &str, nesting: u32) -> Result<Hir, &'static str> {
-    let mut parser = ParserBuilder::new().nest_limit(nesting).build();
-    parser.parse(pattern).map_err(|_| "is malformed")
+/// In the syntax of this program, with its form.
+fn formed(pattern: &str) -> Result<(String, Form), Invalid> {
+    if pattern.len() > MAX_PATTERN {
+        return Err(refused(pattern, "is too long"));
+    }
+    let translated = translate(pattern).map_err(|reason| refused(pattern, &reason))?;
+    let form = Form::of(&translated, MAX_NESTING).map_err(|reason| refused(pattern, reason))?;
+    Ok((translated, form))
+}
+
+fn refused(pattern: &str, reason: &str) -> Invalid {
+    Invalid::new(
+        Code::InvalidPolicy,
+        format!("the pattern `{}` {reason}", shown(pattern)),
+        "write a regular expression without look-around and back-references",
+    )
 }
 
 /// How parts of a pattern are counted.

@@ -8,11 +8,14 @@ use super::{Pattern, as_text};
 use crate::document::{Document, Operator, Refusal};
 use crate::json_schema::Schema;
 use crate::limits::format_bytes;
-use crate::shown;
+use crate::{Invalid, shown};
 
 /// What the patterns of documents that build on each other may take together once they are built: about two thousand small
 /// ones, or fifty of the greatest cost.
 pub const MAX_PATTERN_BYTES: u64 = 128 << 20;
+
+/// What reading all of them may take: some seconds. Three thousand times `(?i)\w+` take as much.
+const MAX_READING: u64 = 1 << 30;
 
 /// # Errors
 /// Where the documents have more patterns than one policy, or than the schema of one tool, may have.
@@ -29,22 +32,29 @@ pub(crate) fn check_together<'a>(
             ));
         }
     }
-    let mut seen = HashSet::new();
-    let mut bytes = 0_u64;
     let rules = documents.flat_map(|document| &document.rules);
-    for rule in rules.filter(|rule| rule.condition.operator == Operator::Matches) {
-        let text = as_text(&rule.condition.value);
-        if seen.contains(&text) {
-            continue;
-        }
-        // One that is malformed denies, and is built by nobody.
-        bytes = bytes.saturating_add(Pattern::new(&text).map_or(0, |pattern| pattern.bytes()));
-        seen.insert(text);
+    let patterns: HashSet<_> = rules
+        .filter(|rule| rule.condition.operator == Operator::Matches)
+        .map(|rule| as_text(&rule.condition.value))
+        .collect();
+    let reading = patterns.iter().map(|text| Pattern::reading(text)).fold(0, u64::saturating_add);
+    if reading > MAX_READING {
+        return Err(Refusal::whole(
+            format!("the patterns of {} rules would take too long to read", patterns.len()),
+            "let fewer patterns with large classes, such as `\\w`, ignore case",
+        ));
+    }
+    let mut bytes = 0_u64;
+    for text in &patterns {
+        let pattern = Pattern::new(text);
+        let pattern =
+            pattern.map_err(|Invalid { message, remedy, .. }| Refusal::whole(message, remedy))?;
+        bytes = bytes.saturating_add(pattern.bytes());
         if bytes > MAX_PATTERN_BYTES {
             return Err(Refusal::whole(
                 format!(
                     "the patterns of {} rules would take more than {} of memory together",
-                    seen.len(),
+                    patterns.len(),
                     format_bytes(MAX_PATTERN_BYTES)
                 ),
                 "join patterns with `|`, or use `in` and `contains`; patterns that are plain text cost nothing",

@@ -45,6 +45,21 @@ fn patterns_of_documents_that_build_on_each_other_are_bounded_together() {
 }
 
 #[test]
+fn what_takes_long_to_read_is_refused_unread() {
+    // Each takes some ten milliseconds.
+    let large = "(?i)N[ -\\U0010ffff][ -\\U0010fffe][ -\\U0010fffd]";
+    let refused = parsed(&rules(0..1000, large)).unwrap_err();
+    assert!(refused.message.contains("take too long to read"), "{refused}");
+    assert!(parsed(&rules(0..10, large)).is_ok());
+    assert!(parsed(&rules(0..1000, &large.replace("(?i)", ""))).is_ok());
+    assert!(parsed(&rules(0..1000, r"^(?i:rmN)\s+[a-z]+$")).is_ok());
+    // What is read with all others is judged all the same.
+    let costly = r"(?i)[^a]\W{20000}";
+    let refused = parsed(&rules(0..1, costly)).unwrap_err();
+    assert!(refused.message.contains("its repetitions multiply"), "{refused}");
+}
+
+#[test]
 fn the_greatest_pattern_can_be_built() {
     // Each close to the greatest cost, and of a kind of its own.
     for pattern in [r"\w{25}x", r"(?i)[a-z]{4900}", ".{9900}x", "(a?){19900}", r"\d{250}"] {
