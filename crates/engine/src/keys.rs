@@ -114,18 +114,15 @@ impl Keys {
                 .with_remedy("use 16 to 512 visible ASCII characters that nobody guesses"));
         }
         let hash = hash(text);
-        for known in self.inner.store.own_keys().await? {
-            if !same_hash(&known.hash, &hash) {
-                continue;
-            }
-            if !self.sees(&known.info) || known.info.revoked_at.is_some() {
+        if let Some(known) = self.own(&hash).await? {
+            if !self.sees(&known) || known.revoked_at.is_some() {
                 return Err(Error::new(
                     Code::InvalidArgument,
                     "the secret of the key was used for another key before",
                 )
                 .with_remedy("choose a new secret"));
             }
-            return self.inner.store.change_key(&known.info.id, &key).await;
+            return self.inner.store.change_key(&known.id, &key).await;
         }
         let id = random::token()[..ID_LENGTH].to_owned();
         self.inner.store.add_key(&id, &key, &hash, true).await
@@ -170,6 +167,11 @@ impl Keys {
         })
     }
 
+    /// Whether the secret opens something. It is not used by that.
+    pub async fn knows(&self, secret: &str) -> Result<bool> {
+        Ok(self.find(secret).await?.is_some_and(|key| key.opens(SystemTime::now())))
+    }
+
     /// The key of that secret; `None` if there is none, or it has expired or was revoked.
     pub async fn verify(&self, secret: &str) -> Result<Option<KeyInfo>> {
         let Some(key) = self.find(secret).await? else { return Ok(None) };
@@ -195,8 +197,12 @@ impl Keys {
         {
             return Ok(Some(info));
         }
-        let own = self.inner.store.own_keys().await?;
-        Ok(own.into_iter().find(|key| same_hash(&key.hash, &hash)).map(|key| key.info))
+        self.own(&hash).await
+    }
+
+    async fn own(&self, hash: &[u8; 32]) -> Result<Option<KeyInfo>> {
+        let own = self.inner.store.own_key(hash).await?;
+        Ok(own.filter(|key| same_hash(&key.hash, hash)).map(|key| key.info))
     }
 
     async fn check(&self, key: &NewKey) -> Result<()> {

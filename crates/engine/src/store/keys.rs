@@ -1,7 +1,7 @@
 //! API keys in the SQLite store. Secrets are not in it, only their hashes.
 
 use belljar_policy::{SandboxId, TenantId};
-use rusqlite::{OptionalExtension, Row, params};
+use rusqlite::{OptionalExtension, Params, Row, params};
 
 use super::SqliteStore;
 use super::rows::{invalid, parsed, unknown};
@@ -43,8 +43,8 @@ pub(crate) trait KeyStore: Send + Sync {
     /// Whether there has ever been a key, also one that was forgotten since.
     async fn had_keys(&self) -> Result<bool>;
 
-    /// Keys whose secret was chosen by others.
-    async fn own_keys(&self) -> Result<Vec<StoredKey>>;
+    /// The key whose secret was chosen by others and has this hash.
+    async fn own_key(&self, hash: &[u8; 32]) -> Result<Option<StoredKey>>;
 
     async fn revoke_key(&self, id: &str) -> Result<()>;
 
@@ -74,10 +74,7 @@ impl KeyStore for SqliteStore {
     }
 
     async fn key(&self, id: &str) -> Result<Option<StoredKey>> {
-        let connection = self.lock();
-        let mut statement =
-            connection.prepare_cached(&format!("{COLUMNS} WHERE id = ?1")).map_err(failed)?;
-        statement.query_row([id], key_from).optional().map_err(failed)
+        self.select_key(&format!("{COLUMNS} WHERE id = ?1"), params![id])
     }
 
     async fn keys(&self) -> Result<Vec<KeyInfo>> {
@@ -97,8 +94,9 @@ impl KeyStore for SqliteStore {
         self.is_so("SELECT EXISTS (SELECT 1 FROM meta WHERE key = ?1)", params![HAD_KEYS])
     }
 
-    async fn own_keys(&self) -> Result<Vec<StoredKey>> {
-        self.select_keys(&format!("{COLUMNS} WHERE own"))
+    async fn own_key(&self, hash: &[u8; 32]) -> Result<Option<StoredKey>> {
+        // How long it takes may tell how far a hash is right. Nobody chooses that: of a secret one only knows the whole hash.
+        self.select_key(&format!("{COLUMNS} WHERE own AND hash = ?1"), params![hash])
     }
 
     async fn revoke_key(&self, id: &str) -> Result<()> {
@@ -126,6 +124,12 @@ impl SqliteStore {
         let key = self.key(id).await?;
         key.map(|key| key.info)
             .ok_or_else(|| Error::new(Code::KeyNotFound, format!("key `{id}` is gone again")))
+    }
+
+    fn select_key(&self, query: &str, params: impl Params) -> Result<Option<StoredKey>> {
+        let connection = self.lock();
+        let mut statement = connection.prepare_cached(query).map_err(failed)?;
+        statement.query_row(params, key_from).optional().map_err(failed)
     }
 
     fn select_keys(&self, query: &str) -> Result<Vec<StoredKey>> {

@@ -206,6 +206,8 @@ const MIGRATIONS: &[&str] = &["
     );
 ", "
     INSERT OR IGNORE INTO meta (key, value) SELECT 'had_keys', '1' FROM keys LIMIT 1;
+", "
+    CREATE INDEX keys_own ON keys (hash) WHERE own;
 "];
 
 /// Brings the file to the newest schema, once, however many processes open it at the same time.

@@ -12,7 +12,7 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::admission::{without_cookie, without_token};
-use super::{TOKEN_HEADER, host};
+use super::{KEY_HEADERS, TOKEN_HEADER, host, secret_in};
 use crate::problem::{Problem, Result};
 
 /// How a port was asked for, which decides what a browser may make of the answer.
@@ -113,7 +113,7 @@ fn inward(request: Request<Body>, form: &Form, upgrade: bool) -> Result<Request<
         Form::Name { identified } => *identified,
         Form::Path { .. } => true,
     };
-    for name in [header::AUTHORIZATION, HeaderName::from_static("x-api-key")] {
+    for name in KEY_HEADERS {
         // The gate has taken out what opens something; what once did is nobody's business either.
         if by_key || headers.get_all(&name).iter().any(is_our_key) {
             headers.remove(&name);
@@ -143,8 +143,7 @@ fn inward(request: Request<Body>, form: &Form, upgrade: bool) -> Result<Request<
 }
 
 fn is_our_key(value: &HeaderValue) -> bool {
-    let text = value.to_str().unwrap_or_default();
-    text.rsplit(' ').next().is_some_and(|secret| secret.starts_with("bj_"))
+    secret_in(value).starts_with("bj_")
 }
 
 /// The answer as the visitor gets it.

@@ -11,7 +11,7 @@ mod forward;
 use axum::body::Body;
 use axum::extract::Request;
 use belljar_engine::SandboxId;
-use http::{HeaderMap, Uri, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
 
 use crate::status::Status;
 
@@ -23,11 +23,21 @@ const TOKEN_HEADER: &str = "x-belljar-token";
 const TOKEN_PARAMETER: &str = "belljar_token";
 const TOKEN_COOKIE: &str = "belljar_preview";
 
+/// Where what lets into the API is found.
+pub(crate) const KEY_HEADERS: [HeaderName; 2] =
+    [header::AUTHORIZATION, HeaderName::from_static("x-api-key")];
+
 /// A port of a sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(crate) id: SandboxId,
     pub(crate) port: u16,
+}
+
+/// The key or token that such a header brings, if it does: no blank is in one.
+pub(crate) fn secret_in(value: &HeaderValue) -> &str {
+    let text = value.to_str().unwrap_or_default();
+    text.split_ascii_whitespace().next_back().unwrap_or_default()
 }
 
 /// What of a token's scopes stands for one port.
