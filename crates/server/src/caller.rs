@@ -76,7 +76,7 @@ pub struct Caller {
     pub key: Option<String>,
     /// The key that was shown, where it is one of the operator's own.
     pub(crate) own_key: Option<Fingerprint>,
-    /// When that key ends.
+    /// When the key or token that was shown ends.
     pub expires_at: Option<SystemTime>,
     /// Empty: all that the scope may.
     pub permissions: Vec<String>,

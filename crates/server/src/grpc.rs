@@ -8,7 +8,7 @@ use tonic::{Request, Response, Status};
 
 use crate::api::{Answers, Api};
 use crate::call::Call;
-use crate::patience;
+use crate::patience::{self, FIRST_WORD};
 use crate::problem::{Problem, Result};
 
 pub(crate) use services::routes;
@@ -16,6 +16,26 @@ pub(crate) use services::routes;
 /// All services of the API.
 #[derive(Clone)]
 pub(crate) struct Services(Api);
+
+impl Services {
+    /// The first message of a stream, which says what the others are for. It comes soon, from who is still let in then.
+    async fn first<T>(
+        &self,
+        call: &Call,
+        messages: &mut tonic::Streaming<T>,
+    ) -> std::result::Result<T, Status> {
+        let told = |problem: Problem| problem.status(&call.request_id);
+        let first = tokio::time::timeout(FIRST_WORD, messages.message());
+        let first = first.await.map_err(|_| told(patience::stalled()))??;
+        self.0.still_let_in(call).await.map_err(told)?;
+        first.ok_or_else(|| {
+            told(
+                Problem::invalid("the stream ended before its first message")
+                    .with_remedy("say first what it is about"),
+            )
+        })
+    }
+}
 
 /// Messages that go out one after the other.
 type Outgoing<T> = std::pin::Pin<Box<dyn Stream<Item = std::result::Result<T, Status>> + Send>>;
@@ -42,14 +62,6 @@ fn answers<T: Send + 'static>(
     let outgoing =
         answers.map(move |answer| answer.map_err(|problem| problem.status(&call.request_id)));
     Ok(Response::new(Box::pin(outgoing)))
-}
-
-/// The first message of a stream, which says what the others are for.
-async fn first<T>(messages: &mut tonic::Streaming<T>) -> std::result::Result<T, Status> {
-    messages
-        .message()
-        .await?
-        .ok_or_else(|| Problem::invalid("the stream ended before its first message").status(""))
 }
 
 /// What follows on the first message.

@@ -13,6 +13,9 @@ use tower_http::timeout::{TimeoutBody, TimeoutError};
 
 use crate::problem::Problem;
 
+/// Whoever opens a conversation says soon what it is about.
+pub(crate) const FIRST_WORD: Duration = Duration::from_secs(30);
+
 /// The methods whose callers go on talking.
 const STREAMS: [&str; 5] = [
     "/belljar.v1.Callbacks/Serve",

@@ -1,5 +1,6 @@
 //! The conversation with a client that answers for a sandbox.
 
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,17 +18,18 @@ use super::{Answers, Api, stopping};
 use crate::action;
 use crate::call::Call;
 use crate::callbacks::{Client, MAX_CALLS, Offer, Registered};
+use crate::patience::FIRST_WORD;
 use crate::problem::{Problem, Result};
 
-/// A client says first what it answers for, and soon.
-const HELLO: Duration = Duration::from_secs(30);
-
-/// Schemas of more bytes together are looked through aside: their patterns are read, too.
+/// Schemas of more bytes together are looked through aside, and any that may have patterns, which are read then.
 const SHORT: usize = 8 << 10;
 
 /// A hello that the quota has no room for waits for so long: to refuse it ends the conversation, and with it everything that
 /// the client has answered for.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Hellos that wait. Behind more, answers would have to wait as well.
+const MAX_WAITING: usize = 16;
 
 impl Api {
     /// Talks with a client until one side ends it. What comes out is to be sent to it; dropping that ends it too.
@@ -42,6 +44,8 @@ impl Api {
             call: call.clone(),
             client,
             served: None,
+            waiting: VecDeque::new(),
+            let_in: Box::pin(std::future::pending()),
             end: Box::pin(silence()),
         };
         let talk = tokio::spawn(conversation.talk(Box::pin(incoming)));
@@ -76,6 +80,10 @@ struct Conversation {
     call: Call,
     client: Arc<Client>,
     served: Option<Registered>,
+    /// Later hellos. Those who wait for answers do not wait for them.
+    waiting: VecDeque<v1::CallbackHello>,
+    /// Comes when the first of them may be taken up.
+    let_in: Pin<Box<dyn Future<Output = Result<()>> + Send>>,
     /// Comes when there is nothing more to talk about.
     end: Pin<Box<dyn Future<Output = Problem> + Send>>,
 }
@@ -87,14 +95,30 @@ impl Conversation {
     ) -> Result<()> {
         let status = Arc::clone(&self.api.status);
         loop {
+            let room = self.waiting.len() < MAX_WAITING;
             let message = tokio::select! {
-                message = incoming.next() => message,
+                message = incoming.next(), if room => message,
+                let_in = &mut self.let_in => {
+                    let_in?;
+                    self.next_hello().await?;
+                    continue;
+                }
                 () = status.stopped() => return Err(stopping()),
                 problem = &mut self.end => return Err(problem),
             };
             let Some(message) = message.transpose()? else { return Ok(()) };
             match (message.hello, message.answer) {
-                (Some(hello), None) => self.hello(hello).await?,
+                (Some(hello), None) if self.served.is_some() => {
+                    self.waiting.push_back(hello);
+                    if self.waiting.len() == 1 {
+                        self.ask();
+                    }
+                }
+                // It came with the request, which was counted.
+                (Some(hello), None) => {
+                    self.api.still_let_in(&self.call).await?;
+                    self.hello(hello).await?;
+                }
                 (None, Some(answer)) if self.served.is_some() => self.client.answer(answer),
                 (None, Some(_)) => {
                     return Err(Problem::invalid("the first message is not a hello")
@@ -108,16 +132,24 @@ impl Conversation {
         }
     }
 
-    async fn hello(&mut self, hello: v1::CallbackHello) -> Result<()> {
-        // The first one came with the request, which was counted.
-        if self.served.is_some() {
-            let status = Arc::clone(&self.api.status);
-            tokio::select! {
-                let_in = self.api.ask_before_long(&self.call, PATIENCE) => let_in?,
-                () = status.stopped() => return Err(stopping()),
-                problem = &mut self.end => return Err(problem),
-            }
+    /// Asks to be let in with the first hello that waits.
+    fn ask(&mut self) {
+        let (api, call) = (self.api.clone(), self.call.clone());
+        self.let_in = Box::pin(async move { api.ask_before_long(&call, PATIENCE).await });
+    }
+
+    async fn next_hello(&mut self) -> Result<()> {
+        if let Some(hello) = self.waiting.pop_front() {
+            self.hello(hello).await?;
         }
+        match self.waiting.is_empty() {
+            true => self.let_in = Box::pin(std::future::pending()),
+            false => self.ask(),
+        }
+        Ok(())
+    }
+
+    async fn hello(&mut self, hello: v1::CallbackHello) -> Result<()> {
         let target = hello.sandbox_id.clone();
         let (api, call) = (self.api.clone(), self.call.clone());
         let work = self.take_up(hello);
@@ -136,8 +168,8 @@ impl Conversation {
         self.call.note("handles_requests", hello.handles_requests.to_string());
         self.call.note("secrets", belljar_policy::shown(&hello.secrets.join(" ")));
         askable(&sandbox, &engine.network(id.as_str()).await?, &hello)?;
-        let schemas: usize = hello.tools.iter().map(|tool| tool.input_schema.len()).sum();
-        let offer = aside_if(schemas > SHORT, || Offer::new(hello)).await??;
+        let long = takes_long(&hello);
+        let offer = aside_if(long, || Offer::new(hello)).await??;
         match &self.served {
             None => {
                 // Its end must not slip by between the look at its state and the first event.
@@ -188,9 +220,16 @@ fn askable(sandbox: &Sandbox, network: &Network, hello: &v1::CallbackHello) -> R
     Ok(())
 }
 
+fn takes_long(hello: &v1::CallbackHello) -> bool {
+    let mut schemas = hello.tools.iter().map(|tool| tool.input_schema.as_str());
+    let bytes: usize = schemas.clone().map(str::len).sum();
+    // The word may be written with escapes.
+    bytes > SHORT || schemas.any(|schema| schema.contains("pattern") || schema.contains('\\'))
+}
+
 /// Nobody says hello.
 async fn silence() -> Problem {
-    tokio::time::sleep(HELLO).await;
+    tokio::time::sleep(FIRST_WORD).await;
     Problem::new(Code::RequestTimedOut, "no hello came")
         .with_remedy("say first which sandbox is served")
 }

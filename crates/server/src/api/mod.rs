@@ -25,7 +25,7 @@ mod webhooks;
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use belljar_codes::Code;
 use belljar_engine::{Asker, Engine, SandboxId, Scope};
@@ -104,11 +104,12 @@ impl Api {
 
     /// Refuses who was let in by a key that opens nothing any more, for what is asked for later within a request.
     pub(crate) async fn still_let_in(&self, call: &Call) -> Result<()> {
-        let Caller { key, proof, .. } = &call.caller;
+        let Caller { key, proof, expires_at, .. } = &call.caller;
+        let in_time = expires_at.is_none_or(|at| SystemTime::now() < at);
         let stands = match key {
             // Keys of the operator's own end with the server.
-            Some(key) if !token::is_own(key) => self.engine.keys().opens(key).await?,
-            _ => true,
+            Some(key) if in_time && !token::is_own(key) => self.engine.keys().opens(key).await?,
+            _ => in_time,
         };
         match proof {
             _ if stands => Ok(()),

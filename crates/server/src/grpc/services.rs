@@ -5,7 +5,7 @@ use futures_util::StreamExt;
 use tonic::service::{Routes, RoutesBuilder};
 use tonic::{Request, Response, Status};
 
-use super::{Outgoing, Services, answer, answers, call_of, first, rest};
+use super::{Outgoing, Services, answer, answers, call_of, rest};
 use crate::api::Api;
 use crate::callbacks;
 
@@ -115,7 +115,7 @@ service! {
     ) -> Result<Response<v1::WriteInputResponse>, Status> {
         let call = call_of(&request)?;
         let mut messages = request.into_inner();
-        let head = first(&mut messages).await?;
+        let head = self.first(&call, &mut messages).await?;
         answer(&call, self.0.write_input(&call, head, rest(messages)).await)
     }
 }
@@ -141,7 +141,7 @@ service! {
     ) -> Result<Response<v1::FileInfo>, Status> {
         let call = call_of(&request)?;
         let mut messages = request.into_inner();
-        let head = first(&mut messages).await?;
+        let head = self.first(&call, &mut messages).await?;
         let pieces = rest(messages).map(|message| message.map(|message| message.data));
         answer(&call, self.0.write_file(&call, head, pieces).await)
     }
@@ -152,7 +152,7 @@ service! {
     ) -> Result<Response<v1::WriteArchiveResponse>, Status> {
         let call = call_of(&request)?;
         let mut messages = request.into_inner();
-        let head = first(&mut messages).await?;
+        let head = self.first(&call, &mut messages).await?;
         let pieces = rest(messages).map(|message| message.map(|message| message.data));
         answer(&call, self.0.write_archive(&call, head, pieces).await)
     }
@@ -256,7 +256,7 @@ service! {
     ) -> Result<Response<Self::ForwardPortStream>, Status> {
         let call = call_of(&request)?;
         let mut messages = request.into_inner();
-        let head = first(&mut messages).await?;
+        let head = self.first(&call, &mut messages).await?;
         let result = self.0.forward_port(&call, head, rest(messages)).await;
         answers(call, result)
     }

@@ -26,6 +26,7 @@ use super::offsets::Position;
 use super::upgrade::Upgrade;
 use crate::api::{Answers, Api};
 use crate::call::Call;
+use crate::patience::FIRST_WORD;
 use crate::problem::{Problem, Result};
 
 /// The largest message that is taken.
@@ -34,8 +35,6 @@ const MAX_MESSAGE: usize = 1 << 20;
 const WAITING: usize = 8;
 /// How often a silent client is asked whether it is still there.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(30);
-/// A client that opens a shell says so soon what is to run.
-const FIRST_WORD: Duration = Duration::from_secs(30);
 /// A client that was told goodbye has so long to say it too.
 const GOODBYE: Duration = Duration::from_secs(5);
 
@@ -113,6 +112,7 @@ async fn run_shell(api: &Api, call: &Call, sandbox: String, socket: &mut WebSock
             .with_remedy("send it as JSON as soon as the connection is open"))
     });
     let Some(command) = first? else { return Ok(()) };
+    api.still_let_in(call).await?;
     let request = v1::ExecStreamRequest { sandbox, command: Some(command), idempotency_key: None };
     let mut output = api.exec_stream(call, request).await?;
     let first = output.next().await.transpose()?;

@@ -2,6 +2,7 @@ use std::time::{Duration, Instant};
 
 use belljar_api::v1;
 use belljar_api::v1::callbacks_client::CallbacksClient;
+use belljar_api::v1::files_client::FilesClient;
 use belljar_api::v1::processes_client::ProcessesClient;
 use belljar_engine::{CreateRequest, NewKey, Quotas, Role, Scope, TenantId};
 use futures_util::{SinkExt, StreamExt};
@@ -219,6 +220,17 @@ async fn nothing_new_is_said_with_a_key_that_was_revoked_meanwhile() {
     let output = tokio::time::timeout(Duration::from_secs(20), output).await.unwrap();
     assert!(output.ends_with(b"one"), "{output:?}");
 
+    // Begun, and about nothing yet.
+    let channel = server.channel();
+    let (write, written) = tokio::sync::mpsc::unbounded_channel();
+    let written = tokio_stream::wrappers::UnboundedReceiverStream::new(written);
+    let (mut files, open) = (FilesClient::new(channel.clone()), bearing(&secret, written));
+    let writing = tokio::spawn(async move { files.write_file(open).await });
+    let (begin, begun) = tokio::sync::mpsc::unbounded_channel();
+    let begun = tokio_stream::wrappers::UnboundedReceiverStream::new(begun);
+    let mut silent = CallbacksClient::new(channel.clone());
+    let mut silent = silent.serve(bearing(&secret, begun)).await.unwrap().into_inner();
+
     let made = scoped.keys().list().await.unwrap().remove(0);
     engine.keys().revoke(&made.id).await.unwrap();
     socket.send(Message::Text(r#"{"signal": 10}"#.into())).await.unwrap();
@@ -226,7 +238,13 @@ async fn nothing_new_is_said_with_a_key_that_was_revoked_meanwhile() {
     assert_eq!(recorded(&server, "process.signal").await, 0);
     socket.send(Message::Binary("two".into())).await.unwrap();
     assert_eq!(told(&mut socket).await["problem"]["code"], "unauthenticated");
-    say.send(hello).unwrap();
+    say.send(hello.clone()).unwrap();
     assert_eq!(code(&heard.message().await.unwrap_err()), "unauthenticated");
+    begin.send(hello).unwrap();
+    assert_eq!(code(&silent.message().await.unwrap_err()), "unauthenticated");
+    let path = "/tmp/late".to_owned();
+    let head = v1::WriteFileRequest { sandbox: sandbox.to_string(), path, ..Default::default() };
+    write.send(head).unwrap();
+    assert_eq!(code(&writing.await.unwrap().unwrap_err()), "unauthenticated");
     server.stop().await;
 }

@@ -40,7 +40,7 @@ async fn by_web(server: &Server, method: &str) -> tonic::Status {
 }
 
 async fn impatient() -> Server {
-    let patience = Patience { body: Duration::from_millis(100), ..Patience::default() };
+    let patience = Patience { body: Duration::from_secs(1), ..Patience::default() };
     let options = Options { patience, ..Options::default() };
     Server::start_with(Setup::new().await, options).await
 }

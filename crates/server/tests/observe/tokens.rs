@@ -1,16 +1,21 @@
 use std::time::{Duration, SystemTime};
 
 use belljar_api::v1;
+use belljar_api::v1::callbacks_client::CallbacksClient;
 use belljar_engine::{NewKey, Role, TenantId};
 use belljar_server::{Options, OwnKeys};
 
 use crate::support::{Server, bearing, code};
 
 async fn issue(server: &Server, sandbox: &str, audience: &str) -> String {
+    issue_for(server, sandbox, audience, 60.0).await
+}
+
+async fn issue_for(server: &Server, sandbox: &str, audience: &str, seconds: f64) -> String {
     let request = v1::IssueTokenRequest {
         sandbox: sandbox.to_owned(),
         audience: Some(audience.to_owned()),
-        expires_in_secs: Some(60.0),
+        expires_in_secs: Some(seconds),
     };
     server.system().issue_token(request).await.unwrap().into_inner().token
 }
@@ -66,6 +71,31 @@ async fn tokens_for_something_else_are_refused() {
         let refused = server.system().issue_token(request).await.unwrap_err();
         assert_eq!(code(&refused), "invalid-argument");
     }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn what_a_token_began_hears_nothing_new_once_it_has_expired() {
+    let server = Server::start().await;
+    let sandbox = server.create().await;
+    let talk = async |seconds: f64, hellos: usize| {
+        let token = issue_for(&server, &sandbox, "api", seconds).await;
+        let hello = v1::CallbackHello { sandbox_id: sandbox.clone(), ..Default::default() };
+        let hello = v1::ClientCallback { hello: Some(hello), ..Default::default() };
+        let (say, said) = tokio::sync::mpsc::channel(1);
+        let said = tokio_stream::wrappers::ReceiverStream::new(said);
+        let mut client = CallbacksClient::new(server.channel());
+        let mut heard = client.serve(bearing(&token, said)).await.unwrap().into_inner();
+        for _ in 0..hellos {
+            say.send(hello.clone()).await.unwrap();
+            heard.message().await?;
+        }
+        Ok::<_, tonic::Status>(())
+    };
+    let ended = tokio::time::timeout(Duration::from_secs(60), talk(2.0, usize::MAX)).await.unwrap();
+    assert_eq!(code(&ended.unwrap_err()), "token-invalid");
+    // The twin: one that has not.
+    talk(60.0, 100).await.unwrap();
     server.stop().await;
 }
 

@@ -1,7 +1,12 @@
 //! Tools that are functions of connected clients.
 
+use belljar_api::v1;
+use belljar_api::v1::callbacks_client::CallbacksClient;
+use belljar_engine::{NewKey, Quotas, Role, TenantId};
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
 use tokio_tungstenite::client_async;
 use tokio_tungstenite::tungstenite::Message;
 
@@ -102,6 +107,53 @@ fn a_client_answers_over_a_web_socket() {
         let bad = host.python(&id, &CALL.replace("a=1", "a='x'")).await;
         assert!(bad.out.starts_with("invalid-argument "), "{bad:?}");
         answering.abort();
+        host
+    });
+}
+
+#[test]
+fn answers_do_not_wait_with_hellos() {
+    const MORE: usize = 8;
+    with_host(async |host| {
+        let id = host.create("tool_allowlist: [add]").await;
+        let tenant = TenantId::default();
+        let quotas = Quotas { requests_per_second: Some(1), ..Quotas::default() };
+        host.engine.tenants().set(&tenant, quotas).await.unwrap();
+        let (name, role) = ("test".to_owned(), Role::Tenant);
+        let key = NewKey { name, tenant, role, scopes: Vec::new(), expires_at: None };
+        let (_, secret) = host.engine.keys().create(key).await.unwrap();
+        let tools = vec![v1::ToolDeclaration { name: "add".to_owned(), ..Default::default() }];
+        let hello = v1::CallbackHello { sandbox_id: id.to_string(), tools, ..Default::default() };
+        let hello = v1::ClientCallback { hello: Some(hello), ..Default::default() };
+        let (say, said) = mpsc::channel(2 * MORE);
+        say.send(hello.clone()).await.unwrap();
+        let mut request = tonic::Request::new(ReceiverStream::new(said));
+        let bearer = format!("Bearer {}", secret.expose()).parse().unwrap();
+        request.metadata_mut().insert("authorization", bearer);
+        let mut client = CallbacksClient::new(host.channel());
+        let mut heard = client.serve(request).await.unwrap().into_inner();
+        assert!(heard.message().await.unwrap().unwrap().ready.is_some());
+        for _ in 0..MORE {
+            say.send(hello.clone()).await.unwrap();
+        }
+        let told = tokio::spawn(async move {
+            let mut taken_up = 0;
+            while let Ok(Some(message)) = heard.message().await {
+                taken_up += usize::from(message.ready.is_some());
+                let Some(call) = message.call else { continue };
+                let tool_result = Some(v1::ToolResult { json: taken_up.to_string() });
+                let answer =
+                    v1::CallbackAnswer { call_id: call.call_id, tool_result, ..Default::default() };
+                let answer = v1::ClientCallback { answer: Some(answer), ..Default::default() };
+                say.send(answer).await.unwrap();
+            }
+            taken_up
+        });
+        // By the time of the answer most hellos wait; they are taken up afterwards, one a second.
+        let before: usize = host.call(&id, "add", "{}").await.unwrap().parse().unwrap();
+        assert!(before < MORE, "{before}");
+        assert!(!told.is_finished());
+        told.abort();
         host
     });
 }
