@@ -388,7 +388,8 @@ impl Engine {
         if let Some(key) = &mut request.idempotency_key {
             KeyClaim::check(key)?;
             if let Scope::Sandbox { id, .. } = &self.scope {
-                *key = format!("{id}:{key}");
+                // No caller's key has a space in it.
+                *key = format!("{id} {key}");
             }
         }
         Ok(request)
