@@ -165,7 +165,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let options =
             EngineOptions { attend: true, ..EngineOptions::new(directory.path(), Vec::new()) };
-        let inner = Engine::open(options).await.unwrap().inner;
+        let inner = Engine::open_alone(options).await.unwrap();
         bound_logs(&inner).await.unwrap();
         // Only whoever looks for ended processes reads what they ended with.
         let database = Connection::open(inner.directory.database()).unwrap();
