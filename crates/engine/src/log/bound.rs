@@ -31,12 +31,27 @@ const SPARED: Duration = Duration::from_secs(5 * 60);
 
 /// What each tenant has written since its logs were looked at.
 #[derive(Debug, Default)]
-pub(crate) struct Written(Mutex<HashMap<TenantId, u64>>);
+pub(crate) struct Written(Mutex<Tenants>);
+
+#[derive(Debug, Default)]
+struct Tenants {
+    /// Looking at all of them failed.
+    all_are_due: bool,
+    written: HashMap<TenantId, u64>,
+}
+
+/// Whose logs are to be looked at.
+#[derive(Debug, PartialEq)]
+enum Due {
+    Everybody,
+    /// Who have written so much.
+    These(HashMap<TenantId, u64>),
+}
 
 impl Written {
     pub(crate) fn add(&self, tenant: &TenantId, bytes: u64) {
         if bytes > 0 {
-            let mut written = self.lock();
+            let written = &mut self.lock().written;
             match written.get_mut(tenant) {
                 Some(sum) => *sum = sum.saturating_add(bytes),
                 None => drop(written.insert(tenant.clone(), bytes)),
@@ -44,34 +59,61 @@ impl Written {
         }
     }
 
-    /// The tenants whose logs are to be looked at, and what they have written; they begin anew.
-    fn due(&self) -> Vec<(TenantId, u64)> {
-        self.lock().extract_if(|_, written| *written >= LOOK_AFTER).collect()
+    /// Who is due begins anew.
+    fn due(&self, everybody: bool) -> Due {
+        let mut tenants = self.lock();
+        if std::mem::take(&mut tenants.all_are_due) || everybody {
+            tenants.written.clear();
+            Due::Everybody
+        } else {
+            Due::These(tenants.written.extract_if(|_, written| *written >= LOOK_AFTER).collect())
+        }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<TenantId, u64>> {
+    /// Those who were due are so again.
+    fn give_back(&self, due: Due) {
+        match due {
+            Due::Everybody => self.lock().all_are_due = true,
+            Due::These(tenants) => {
+                tenants.iter().for_each(|(tenant, written)| self.add(tenant, *written));
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Tenants> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Due {
+    fn has(&self, tenant: &TenantId) -> bool {
+        match self {
+            Self::Everybody => true,
+            Self::These(tenants) => tenants.contains_key(tenant),
+        }
+    }
+
+    fn is_nobody(&self) -> bool {
+        matches!(self, Self::These(tenants) if tenants.is_empty())
     }
 }
 
 /// Looks at the logs of tenants for which it is time.
 pub(crate) async fn bound_logs(inner: &Inner) -> Result<()> {
-    let all = inner.store.claim_turn("logs", INTERVAL_MS).await?;
-    let due = inner.written.due();
-    if due.is_empty() && !all {
+    let everybody = inner.store.claim_turn("logs", INTERVAL_MS).await?;
+    let due = inner.written.due(everybody);
+    if due.is_nobody() {
         return Ok(());
     }
-    let looked = look(inner, |tenant| all || due.iter().any(|(due, _)| due == tenant)).await;
+    let looked = look(inner, &due).await;
     if looked.is_err() {
-        for (tenant, written) in &due {
-            inner.written.add(tenant, *written);
-        }
+        inner.written.give_back(due);
     }
     looked
 }
 
-async fn look(inner: &Inner, is_due: impl Fn(&TenantId) -> bool) -> Result<()> {
-    let tenants = inner.store.tenants().await?.into_iter().filter(|tenant| is_due(&tenant.id));
+async fn look(inner: &Inner, due: &Due) -> Result<()> {
+    let tenants = inner.store.tenants().await?.into_iter().filter(|tenant| due.has(&tenant.id));
     let mut logs: HashMap<TenantId, Logs> = tenants
         .map(|tenant| {
             let most = tenant.quotas.disk_bytes.unwrap_or(DEFAULT_BYTES);
@@ -146,18 +188,26 @@ mod tests {
         TenantId::parse(tenant).unwrap()
     }
 
+    fn these(tenant: &TenantId) -> Due {
+        Due::These([(tenant.clone(), LOOK_AFTER)].into())
+    }
+
     #[test]
     fn who_has_written_much_is_looked_at_once() {
         let written = Written::default();
         let (one, two) = (id("one"), id("two"));
         written.add(&one, LOOK_AFTER / 2);
         written.add(&two, LOOK_AFTER - 1);
-        assert_eq!(written.due(), []);
+        assert!(written.due(false).is_nobody());
         written.add(&one, LOOK_AFTER / 2);
-        assert_eq!(written.due(), [(one, LOOK_AFTER)]);
-        assert_eq!(written.due(), []);
+        assert_eq!(written.due(false), these(&one));
+        assert!(written.due(false).is_nobody());
         written.add(&two, 1);
-        assert_eq!(written.due(), [(two, LOOK_AFTER)]);
+        assert_eq!(written.due(false), these(&two));
+        // Also where all were.
+        written.add(&two, LOOK_AFTER);
+        assert_eq!(written.due(true), Due::Everybody);
+        assert!(written.due(false).is_nobody());
     }
 
     #[tokio::test]
@@ -175,14 +225,17 @@ mod tests {
         let default = TenantId::default();
         inner.written.add(&default, LOOK_AFTER);
         bound_logs(&inner).await.unwrap_err();
-        assert_eq!(inner.written.due(), [(default.clone(), LOOK_AFTER)]);
+        assert_eq!(inner.written.due(false), these(&default));
         inner.written.add(&default, LOOK_AFTER);
         recovery::sweep(&inner).await.unwrap();
-        assert_eq!(inner.written.due(), [(default.clone(), LOOK_AFTER)], "it was tried");
+        assert_eq!(inner.written.due(false), these(&default), "it was tried");
+        // The hourly look is not over with having been due, either.
+        database.execute("DELETE FROM meta WHERE key = 'turn.logs'", []).unwrap();
+        bound_logs(&inner).await.unwrap_err();
+        bound_logs(&inner).await.unwrap_err();
         database.execute("DELETE FROM processes", []).unwrap();
-        inner.written.add(&default, LOOK_AFTER);
         bound_logs(&inner).await.unwrap();
-        assert_eq!(inner.written.due(), []);
+        assert!(inner.written.due(false).is_nobody());
     }
 
     #[test]
