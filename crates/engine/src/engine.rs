@@ -71,7 +71,7 @@ pub(crate) struct Inner {
     pub(crate) gates: Gates,
     pub(crate) reserve: Reserve,
     /// By processes that have ended.
-    pub(crate) written: Written,
+    pub(crate) written: Arc<Written>,
     /// The processes that this engine attends to.
     pub(crate) attended: Arc<process::Registry>,
     pub(crate) turns: process::Turns,
@@ -128,7 +128,7 @@ impl Engine {
         let audit = AuditLog::of(directory.root());
         let inner = Arc::new(Inner {
             reserve: Reserve::default(),
-            written: Written::default(),
+            written: Arc::default(),
             gates: Gates::new(options.egress, audit.clone(), sources, deciding.clone(), &directory),
             deciding,
             audit,
