@@ -6,6 +6,7 @@ mod support;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use support::{Answer, Place};
 
@@ -311,6 +312,54 @@ fn one_wish_to_end_is_enough_for_the_adapter_to_take_its_sandbox_with_it() {
         let left = place.run(&["list", "--json"]).exits(0).json();
         assert_eq!(left, serde_json::json!([]), "{signals:?}");
     }
+}
+
+#[test]
+fn one_wish_to_end_is_enough_where_nobody_reads_what_the_adapter_says() {
+    let place = place!();
+    let mut adapter = hearing(&place, "--default-signal", &["proxy"]).spawn().unwrap();
+    let mut input = adapter.stdin.take().unwrap();
+    let much = r#"{"op":"exec","cmd":"yes | head -c 10000000","stream":true}"#;
+    input.write_all(format!("{much}\n").as_bytes()).unwrap();
+    // As much as there is room for.
+    let (mut waiting, mut since) = (0, Instant::now());
+    while waiting == 0 || since.elapsed() < Duration::from_secs(1) {
+        std::thread::sleep(Duration::from_millis(50));
+        let more = rustix::io::ioctl_fionread(adapter.stdout.as_ref().unwrap()).unwrap();
+        if more > std::mem::replace(&mut waiting, more) {
+            since = Instant::now();
+        }
+        assert_eq!(adapter.try_wait().unwrap(), None, "it is at work");
+    }
+    send("TERM", &adapter);
+    let since = Instant::now();
+    let status = loop {
+        if let Some(status) = adapter.try_wait().unwrap() {
+            break status;
+        }
+        if since.elapsed() > Duration::from_secs(60) {
+            adapter.kill().unwrap();
+            adapter.wait().unwrap();
+            panic!("it did not end");
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    assert_eq!(status.code(), Some(143));
+    assert_eq!(place.run(&["list", "--json"]).exits(0).json(), serde_json::json!([]));
+}
+
+#[test]
+fn the_adapter_ends_when_all_that_it_says_is_written() {
+    let place = place!();
+    let mut adapter = hearing(&place, "--default-signal", &["proxy"]).spawn().unwrap();
+    let mut input = adapter.stdin.take().unwrap();
+    // More than there is room for until somebody reads.
+    input.write_all(b"{\"op\":\"exec\",\"cmd\":\"yes | head -c 200000\"}\n").unwrap();
+    drop(input);
+    std::thread::sleep(Duration::from_secs(1));
+    let answer = Answer::from(adapter.wait_with_output().unwrap()).exits(0);
+    assert!(answer.stdout.ends_with("}\n"), "only {} bytes came", answer.stdout.len());
+    assert_eq!(answer.json()["stdout"].as_str().unwrap().len(), 200_000);
 }
 
 /// The binary with an open input, to which signals mean what they should, or nothing: `nohup` and scripts have them ignored.

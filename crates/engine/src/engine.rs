@@ -17,7 +17,7 @@ use crate::create::Life;
 use crate::destroy::{Gone, destroy, has_ended, reap};
 use crate::files::{Files, Spools};
 use crate::live::Live;
-use crate::log::{LogReader, Offsets, Written};
+use crate::log::{LogReader, Offsets, Written, bound_logs};
 use crate::network::decider::Deciding;
 use crate::network::{self, Gates};
 use crate::policy::{FileGuard, PolicyCache};
@@ -71,7 +71,7 @@ pub(crate) struct Inner {
     pub(crate) gates: Gates,
     pub(crate) reserve: Reserve,
     /// By processes that have ended.
-    pub(crate) written: Written,
+    pub(crate) written: Arc<Written>,
     /// The processes that this engine attends to.
     pub(crate) attended: Arc<process::Registry>,
     pub(crate) turns: process::Turns,
@@ -101,6 +101,23 @@ pub(crate) struct Inner {
 impl Engine {
     /// Opens the state directory, making it where it is missing, and settles what interrupted processes left.
     pub async fn open(options: EngineOptions) -> Result<Self> {
+        let inner = Self::open_alone(options).await?;
+        if inner.attends {
+            let caretaker = recovery::take_care(&inner).await;
+            *inner.caretaker.lock().unwrap_or_else(PoisonError::into_inner) = Some(caretaker);
+        } else {
+            let sweeper = Arc::clone(&inner);
+            inner.background.spawn(async move {
+                if let Err(error) = recovery::sweep_in_turn(&sweeper).await {
+                    tracing::warn!(%error, "looking after the state directory failed");
+                }
+            });
+        }
+        Ok(Self::unscoped(&inner))
+    }
+
+    /// As [`Engine::open`], and nothing goes on in it by itself.
+    pub(crate) async fn open_alone(options: EngineOptions) -> Result<Arc<Inner>> {
         let directory = StateDirectory::open(&options.state_dir)?;
         let store = SqliteStore::open(&directory.database())?;
         let key = options.secrets_key.unwrap_or_else(|| secrets::default_key(directory.root()));
@@ -111,7 +128,7 @@ impl Engine {
         let audit = AuditLog::of(directory.root());
         let inner = Arc::new(Inner {
             reserve: Reserve::default(),
-            written: Written::default(),
+            written: Arc::default(),
             gates: Gates::new(options.egress, audit.clone(), sources, deciding.clone(), &directory),
             deciding,
             audit,
@@ -137,18 +154,13 @@ impl Engine {
         inner.gates.owners.serve(&inner);
         inner.backends.recover().await;
         recovery::recover(&inner).await?;
-        if options.attend {
-            let caretaker = recovery::take_care(&inner).await;
-            *inner.caretaker.lock().unwrap_or_else(PoisonError::into_inner) = Some(caretaker);
-            return Ok(Self { inner, scope: Scope::All, asker: Arc::default() });
-        }
-        let sweeper = Arc::clone(&inner);
-        inner.background.spawn(async move {
-            if let Err(error) = recovery::sweep_in_turn(&sweeper).await {
-                tracing::warn!(%error, "looking after the state directory failed");
-            }
-        });
-        Ok(Self { inner, scope: Scope::All, asker: Arc::default() })
+        Ok(inner)
+    }
+
+    /// Looks at the logs of ended processes that are due, as an engine that attends does from time to time.
+    #[doc(hidden)]
+    pub async fn bound_logs(&self) -> Result<()> {
+        bound_logs(&self.inner).await
     }
 
     /// The engine as its own parts see it.
@@ -388,7 +400,8 @@ impl Engine {
         if let Some(key) = &mut request.idempotency_key {
             KeyClaim::check(key)?;
             if let Scope::Sandbox { id, .. } = &self.scope {
-                *key = format!("{id}:{key}");
+                // No caller's key has a space in it.
+                *key = format!("{id} {key}");
             }
         }
         Ok(request)

@@ -78,6 +78,13 @@ async fn who_has_one_sandbox_has_keys_of_its_own() {
     assert_ne!(own, theirs);
     assert_eq!(start(&inside, &mine).await, own);
     assert_eq!(start(&setup.engine, &other).await, theirs);
+    // Nor does anybody else's key come to be the same, however it is written.
+    for key in [format!("{mine}:k"), format!("{mine}k")] {
+        let request = keyed_exec(&key, &["true"]);
+        assert!(setup.engine.start(mine.as_str(), request).await.unwrap().created, "{key}");
+    }
+    let error = inside.start(mine.as_str(), keyed_exec("k", &["echo"])).await.unwrap_err();
+    assert!(error.to_string().contains("idempotency key `k` was used"), "{error}");
     // Of keys that can be used it has as many as everybody, and is told of its own where one cannot.
     for engine in [&inside, &setup.engine] {
         let start = async |key: &str| {

@@ -13,7 +13,7 @@ use belljar_engine::{
     VolumeRequest,
 };
 use belljar_policy::{Asked, Limits, SandboxName};
-use support::{Setup, exec, open_attending};
+use support::{Setup, exec};
 
 fn id(name: &str) -> TenantId {
     TenantId::parse(name).unwrap()
@@ -214,7 +214,7 @@ async fn logs_of_ended_processes_take_no_more_than_the_quota_for_disk() {
     let quotas = Quotas { disk_bytes: Some(9000), ..Quotas::default() };
     setup.engine.tenants().set(&id("one"), quotas).await.unwrap();
     // Those that ended just now are spared, whatever they take.
-    drop(open_attending(&setup.state(), &setup.backend).await);
+    setup.engine.bound_logs().await.unwrap();
     let database = rusqlite::Connection::open(setup.state().join("belljar.db")).unwrap();
     for (_, processes) in &ran {
         for process in processes {
@@ -224,23 +224,24 @@ async fn logs_of_ended_processes_take_no_more_than_the_quota_for_disk() {
     }
     let an_hour_before = "UPDATE processes SET finished_at = finished_at - 3600000";
     database.execute(an_hour_before, []).unwrap();
-    database.execute("DELETE FROM meta WHERE key = 'turn.logs'", []).unwrap();
-    let server = open_attending(&setup.state(), &setup.backend).await;
+    let looked = database.execute("DELETE FROM meta WHERE key = 'turn.logs'", []).unwrap();
+    assert_eq!(looked, 1);
+    setup.engine.bound_logs().await.unwrap();
     for (tenant, processes) in ran {
-        let server = server.scoped(tenant.scope().clone());
         let mut kept = Vec::new();
         for process in &processes {
-            let info = server.process(process).await.unwrap();
+            let info = tenant.process(process).await.unwrap();
             assert_eq!((info.status, info.log.stdout), (ProcessStatus::Succeeded, length));
             kept.push(length - info.kept_from.stdout);
             // Who follows it is told of the end at once, whether or not the output is there.
-            let follower = server.follow(process, Default::default()).await.unwrap();
+            let follower = tenant.follow(process, Default::default()).await.unwrap();
             let (_, completed) = follower.collect(1 << 20).await.unwrap();
             let missing = length - kept.last().unwrap();
             assert_eq!(completed.stdout.data.starts_with(b"xx"), missing == 0);
             assert_eq!(completed.stdout.dropped, missing, "it is not quietly short");
         }
-        let quota = server.tenants().get(&tenant.scope().tenant()).await.unwrap().quotas.disk_bytes;
+        let id = tenant.scope().tenant();
+        let quota = setup.engine.tenants().get(&id).await.unwrap().quotas.disk_bytes;
         let expected = if quota.is_some() { [0, length, length] } else { [length; 3] };
         assert_eq!(kept, expected);
     }

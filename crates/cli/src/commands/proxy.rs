@@ -6,14 +6,14 @@ use belljar_api::v1;
 use belljar_client::Client;
 use belljar_codes::Code;
 use serde::{Deserialize, Serialize};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use super::Done;
 use super::attend::{Signals, see_through};
 use crate::args::ProxyArgs;
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::output::{note, print_json_line};
+use crate::output::{json_line, note, print};
 use crate::request;
 
 /// What `read` brings back at most.
@@ -110,7 +110,7 @@ impl Adapter {
         let (served, asked) = match asked {
             Some(_) => (Ok(()), asked),
             None => tokio::select! {
-                served = self.serve() => (served, None),
+                served = self.serve_and_deliver() => (served, None),
                 status = signals.ending() => (Ok(()), Some(status)),
             },
         };
@@ -124,8 +124,16 @@ impl Adapter {
         }
     }
 
+    /// Answers until the input ends; then all of it has been written.
+    async fn serve_and_deliver(&mut self) -> Result<(), Failure> {
+        let (answers, written) = write_lines();
+        let served = self.serve(answers).await;
+        // What could not be written is why nothing was served any more.
+        written.await.unwrap_or(Ok(())).and(served)
+    }
+
     /// Answers line by line.
-    async fn serve(&mut self) -> Result<(), Failure> {
+    async fn serve(&mut self, answers: Answers) -> Result<(), Failure> {
         let mut lines = read_lines();
         while let Some(line) = lines.recv().await {
             if line.trim().is_empty() {
@@ -134,19 +142,18 @@ impl Adapter {
             let request = match serde_json::from_str(&line) {
                 Ok(request) => request,
                 Err(error) => {
-                    print_json_line(&Answer::Error {
-                        message: format!("invalid request: {error}"),
-                    })?;
+                    let message = format!("invalid request: {error}");
+                    answers.give(&Answer::Error { message }).await?;
                     continue;
                 }
             };
             let last = request == Request::Destroy;
-            let answer = match self.answer(request).await {
+            let answer = match self.answer(request, &answers).await {
                 Ok(answer) => answer,
                 Err(failure) => Answer::Error { message: sentence(&failure) },
             };
             let destroyed = last && answer == Answer::Destroy;
-            print_json_line(&answer)?;
+            answers.give(&answer).await?;
             if destroyed {
                 break;
             }
@@ -154,11 +161,13 @@ impl Adapter {
         Ok(())
     }
 
-    async fn answer(&mut self, request: Request) -> Result<Answer, Failure> {
+    async fn answer(&mut self, request: Request, answers: &Answers) -> Result<Answer, Failure> {
         match request {
             Request::Ping => Ok(Answer::Pong),
             Request::Exec { cmd, timeout, stream: false } => self.exec(cmd, timeout).await,
-            Request::Exec { cmd, timeout, stream: true } => self.exec_stream(cmd, timeout).await,
+            Request::Exec { cmd, timeout, stream: true } => {
+                self.exec_stream(cmd, timeout, answers).await
+            }
             Request::Read { path } => self.read(path).await,
             Request::Write { path, content } => self.write(path, content).await,
             Request::Destroy => self.destroy().await.map(|()| Answer::Destroy),
@@ -181,7 +190,12 @@ impl Adapter {
         })
     }
 
-    async fn exec_stream(&mut self, cmd: String, timeout: Option<f64>) -> Result<Answer, Failure> {
+    async fn exec_stream(
+        &mut self,
+        cmd: String,
+        timeout: Option<f64>,
+        answers: &Answers,
+    ) -> Result<Answer, Failure> {
         let request = v1::ExecStreamRequest {
             sandbox: self.sandbox.clone(),
             command: Some(command(cmd, timeout)),
@@ -194,7 +208,7 @@ impl Adapter {
                 for (text, stream) in
                     texts.iter_mut().zip([v1::Channel::Stdout, v1::Channel::Stderr])
                 {
-                    tell(stream, text.rest())?;
+                    answers.tell(stream, text.rest()).await?;
                 }
                 return Ok(Answer::Exec {
                     exit_code: ended.exit_code.unwrap_or(-1),
@@ -205,7 +219,7 @@ impl Adapter {
             }
             let stream = piece.channel();
             let text = &mut texts[usize::from(stream == v1::Channel::Stderr)];
-            tell(stream, text.push(&piece.data))?;
+            answers.tell(stream, text.push(&piece.data)).await?;
         }
         Err(super::drive::ended_early())
     }
@@ -268,13 +282,6 @@ fn command(line: String, timeout_secs: Option<f64>) -> v1::Command {
     v1::Command { shell: Some(line), timeout_secs, ..v1::Command::default() }
 }
 
-fn tell(stream: v1::Channel, data: String) -> Result<(), Failure> {
-    if data.is_empty() {
-        return Ok(());
-    }
-    print_json_line(&Answer::Output { stream, data })
-}
-
 /// All of a failure in one line.
 fn sentence(failure: &Failure) -> String {
     let parts = std::iter::once(&failure.message).chain(&failure.causes);
@@ -317,6 +324,43 @@ fn unfinished(bytes: &[u8]) -> usize {
                 .is_err_and(|e| e.valid_up_to() == 0 && e.error_len().is_none())
         })
         .unwrap_or(0)
+}
+
+/// Where answers are given; they are written one after the other.
+struct Answers(mpsc::Sender<String>);
+
+impl Answers {
+    async fn give(&self, answer: &Answer) -> Result<(), Failure> {
+        let line = format!("{}\n", json_line(answer)?);
+        // Why is told by whoever writes.
+        let unwritable = |_| Failure::new(Code::Internal, "standard output cannot be written");
+        self.0.send(line).await.map_err(unwritable)
+    }
+
+    async fn tell(&self, stream: v1::Channel, data: String) -> Result<(), Failure> {
+        match data.is_empty() {
+            true => Ok(()),
+            false => self.give(&Answer::Output { stream, data }).await,
+        }
+    }
+}
+
+/// A thread of its own writes, because a write to somebody who does not read cannot be given up. It tells when all is written
+/// or nothing can be any more.
+fn write_lines() -> (Answers, oneshot::Receiver<Result<(), Failure>>) {
+    let (sender, mut lines) = mpsc::channel::<String>(1);
+    let (told, written) = oneshot::channel();
+    std::thread::spawn(move || {
+        let mut all = Ok(());
+        while all.is_ok()
+            && let Some(line) = lines.blocking_recv()
+        {
+            all = print(&line);
+        }
+        // Nobody waits for it where a signal came first.
+        let _ = told.send(all);
+    });
+    (Answers(sender), written)
 }
 
 /// A thread of its own reads, because a read cannot be given up.

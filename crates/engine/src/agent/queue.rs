@@ -155,7 +155,10 @@ impl State {
                 });
                 match same {
                     // Only what continues where the other ends; anything else is for the reader to judge.
-                    Some(last) if last.offset + last.data.len() as u64 == output.offset => {
+                    Some(last)
+                        if last.offset.checked_add(last.data.len() as u64)
+                            == Some(output.offset) =>
+                    {
                         last.data.extend_from_slice(&output.data);
                         None
                     }
@@ -226,6 +229,15 @@ mod tests {
         }
         assert_eq!(ends, [10_000, 10_000]);
         assert_eq!(queue.lock().bytes, 0);
+    }
+
+    #[test]
+    fn offsets_that_cannot_be_are_for_the_reader_to_judge() {
+        let queue = Queue::new();
+        for _ in 0..2 * JOIN_FROM {
+            queue.push(output(0, u64::MAX, b"o")).unwrap();
+        }
+        assert_eq!(queue.lock().frames.len(), 2 * JOIN_FROM);
     }
 
     #[test]

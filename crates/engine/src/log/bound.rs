@@ -4,12 +4,12 @@
 //! beyond a bound its oldest logs go before their time; that the process ran and how it ended stays known. The log of a
 //! process that runs is bounded by itself, and the newest that has ended is always kept.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use belljar_policy::TenantId;
 
@@ -26,52 +26,115 @@ const DEFAULT_BYTES: u64 = 16 << 30;
 const INTERVAL_MS: i64 = 3_600_000;
 const LOOK_AFTER: u64 = 1 << 30;
 
-/// Whoever reads the output of a process to its end has this long for it, whatever else is written.
+/// Whoever reads the output of a process to its end has this long for it, unless [`LOOK_AFTER`] more is written meanwhile than
+/// there may be.
 const SPARED: Duration = Duration::from_secs(5 * 60);
 
-/// What each tenant has written since its logs were looked at.
+/// What each tenant has written since its logs were looked at, and who is looked at again in any case.
 #[derive(Debug, Default)]
-pub(crate) struct Written(Mutex<HashMap<TenantId, u64>>);
+pub(crate) struct Written(Mutex<Tenants>);
+
+#[derive(Debug, Default)]
+struct Tenants {
+    /// Looking at all of them failed.
+    all_are_due: bool,
+    each: HashMap<TenantId, Since>,
+}
+
+/// Since the logs of a tenant were looked at.
+#[derive(Debug, Default)]
+struct Since {
+    written: u64,
+    again_at: Option<Instant>,
+}
+
+/// Whose logs are to be looked at.
+#[derive(Debug, PartialEq)]
+enum Due {
+    Everybody,
+    These(HashSet<TenantId>),
+}
 
 impl Written {
     pub(crate) fn add(&self, tenant: &TenantId, bytes: u64) {
         if bytes > 0 {
-            let mut written = self.lock();
-            match written.get_mut(tenant) {
-                Some(sum) => *sum = sum.saturating_add(bytes),
-                None => drop(written.insert(tenant.clone(), bytes)),
+            self.change(tenant, |since| since.written = since.written.saturating_add(bytes));
+        }
+    }
+
+    /// However little it writes until then.
+    fn look_again(&self, tenant: &TenantId, at: Instant) {
+        self.change(tenant, |since| {
+            since.again_at = Some(since.again_at.map_or(at, |known| known.min(at)));
+        });
+    }
+
+    /// Who is due begins anew.
+    fn due(&self, now: Instant, everybody: bool) -> Due {
+        let mut tenants = self.lock();
+        if std::mem::take(&mut tenants.all_are_due) || everybody {
+            tenants.each.clear();
+            Due::Everybody
+        } else {
+            let due = tenants.each.extract_if(|_, since| {
+                since.written >= LOOK_AFTER || since.again_at.is_some_and(|at| at <= now)
+            });
+            Due::These(due.map(|(tenant, _)| tenant).collect())
+        }
+    }
+
+    /// Those who were due are so again.
+    fn give_back(&self, due: &Due) {
+        match due {
+            Due::Everybody => self.lock().all_are_due = true,
+            Due::These(tenants) => {
+                tenants.iter().for_each(|tenant| self.look_again(tenant, Instant::now()));
             }
         }
     }
 
-    /// The tenants whose logs are to be looked at, and what they have written; they begin anew.
-    fn due(&self) -> Vec<(TenantId, u64)> {
-        self.lock().extract_if(|_, written| *written >= LOOK_AFTER).collect()
+    fn change(&self, tenant: &TenantId, change: impl FnOnce(&mut Since)) {
+        let each = &mut self.lock().each;
+        match each.get_mut(tenant) {
+            Some(since) => change(since),
+            None => change(each.entry(tenant.clone()).or_default()),
+        }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<TenantId, u64>> {
+    fn lock(&self) -> MutexGuard<'_, Tenants> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Due {
+    fn has(&self, tenant: &TenantId) -> bool {
+        match self {
+            Self::Everybody => true,
+            Self::These(tenants) => tenants.contains(tenant),
+        }
+    }
+
+    fn is_nobody(&self) -> bool {
+        matches!(self, Self::These(tenants) if tenants.is_empty())
     }
 }
 
 /// Looks at the logs of tenants for which it is time.
 pub(crate) async fn bound_logs(inner: &Inner) -> Result<()> {
-    let all = inner.store.claim_turn("logs", INTERVAL_MS).await?;
-    let due = inner.written.due();
-    if due.is_empty() && !all {
+    let everybody = inner.store.claim_turn("logs", INTERVAL_MS).await?;
+    let due = inner.written.due(Instant::now(), everybody);
+    if due.is_nobody() {
         return Ok(());
     }
-    let looked = look(inner, |tenant| all || due.iter().any(|(due, _)| due == tenant)).await;
+    let looked = look(inner, &due).await;
     if looked.is_err() {
-        for (tenant, written) in &due {
-            inner.written.add(tenant, *written);
-        }
+        inner.written.give_back(&due);
     }
     looked
 }
 
-async fn look(inner: &Inner, is_due: impl Fn(&TenantId) -> bool) -> Result<()> {
-    let tenants = inner.store.tenants().await?.into_iter().filter(|tenant| is_due(&tenant.id));
+async fn look(inner: &Inner, due: &Due) -> Result<()> {
+    let tenants = inner.store.tenants().await?.into_iter().filter(|tenant| due.has(&tenant.id));
     let mut logs: HashMap<TenantId, Logs> = tenants
         .map(|tenant| {
             let most = tenant.quotas.disk_bytes.unwrap_or(DEFAULT_BYTES);
@@ -81,9 +144,12 @@ async fn look(inner: &Inner, is_due: impl Fn(&TenantId) -> bool) -> Result<()> {
     let due = logs.keys().cloned().collect();
     let directory = inner.directory.clone();
     let spared_since = now_ms() - i64::try_from(SPARED.as_millis()).unwrap_or(i64::MAX);
+    let (written, spared_until) = (Arc::clone(&inner.written), Instant::now() + SPARED);
     let see = move |ended: Ended| {
-        if let Some(logs) = logs.get_mut(&ended.tenant) {
-            logs.see(&directory.process(&ended.process), ended.at > spared_since);
+        if let Some(logs) = logs.get_mut(&ended.tenant)
+            && logs.see(&directory.process(&ended.process), ended.at > spared_since)
+        {
+            written.look_again(&ended.tenant, spared_until);
         }
     };
     inner.store.each_ended(due, Box::new(see)).await
@@ -102,18 +168,22 @@ impl Logs {
         Self { tenant, most, taken: 0, removed: 0 }
     }
 
-    /// Removes the log if there is too much by now.
-    fn see(&mut self, log: &Path, spared: bool) {
-        let Some(size) = size(log) else { return };
+    /// Removes the log if there is too much by now. Whether it stays only because it is spared.
+    fn see(&mut self, log: &Path, spared: bool) -> bool {
+        let Some(size) = size(log) else { return false };
         let first = self.taken == 0;
         self.taken = self.taken.saturating_add(size);
-        if self.taken <= self.most || first || spared {
-            return;
+        if self.taken <= self.most || first {
+            return false;
+        }
+        if spared && self.taken <= self.most.saturating_add(LOOK_AFTER) {
+            return true;
         }
         match fs::remove_dir_all(log) {
             Ok(()) => self.removed += 1,
             Err(error) => tracing::debug!(%error, path = %log.display(), "a log stays"),
         }
+        false
     }
 }
 
@@ -137,27 +207,45 @@ fn size(log: &Path) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use rusqlite::Connection;
+    use std::fs::File;
+
+    use belljar_policy::ProcessId;
+    use rusqlite::{Connection, params};
 
     use super::*;
-    use crate::{Engine, EngineOptions, recovery};
+    use crate::{Engine, EngineOptions, Quotas, recovery};
 
     fn id(tenant: &str) -> TenantId {
         TenantId::parse(tenant).unwrap()
     }
 
+    fn these(tenant: &TenantId) -> Due {
+        Due::These([tenant.clone()].into())
+    }
+
     #[test]
     fn who_has_written_much_is_looked_at_once() {
         let written = Written::default();
-        let (one, two) = (id("one"), id("two"));
+        let (one, two, now) = (id("one"), id("two"), Instant::now());
         written.add(&one, LOOK_AFTER / 2);
         written.add(&two, LOOK_AFTER - 1);
-        assert_eq!(written.due(), []);
+        assert!(written.due(now, false).is_nobody());
         written.add(&one, LOOK_AFTER / 2);
-        assert_eq!(written.due(), [(one, LOOK_AFTER)]);
-        assert_eq!(written.due(), []);
+        assert_eq!(written.due(now, false), these(&one));
+        assert!(written.due(now, false).is_nobody());
         written.add(&two, 1);
-        assert_eq!(written.due(), [(two, LOOK_AFTER)]);
+        assert_eq!(written.due(now, false), these(&two));
+        // However little it has written, where somebody said so; whatever was said later.
+        written.add(&one, 1);
+        written.look_again(&one, now + SPARED);
+        written.look_again(&one, now + 2 * SPARED);
+        assert!(written.due(now + SPARED / 2, false).is_nobody());
+        assert_eq!(written.due(now + SPARED, false), these(&one));
+        assert!(written.due(now + 2 * SPARED, false).is_nobody());
+        // Also where all were.
+        written.add(&two, LOOK_AFTER);
+        assert_eq!(written.due(now, true), Due::Everybody);
+        assert!(written.due(now, false).is_nobody());
     }
 
     #[tokio::test]
@@ -165,7 +253,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let options =
             EngineOptions { attend: true, ..EngineOptions::new(directory.path(), Vec::new()) };
-        let inner = Engine::open(options).await.unwrap().inner;
+        let inner = Engine::open_alone(options).await.unwrap();
         bound_logs(&inner).await.unwrap();
         // Only whoever looks for ended processes reads what they ended with.
         let database = Connection::open(inner.directory.database()).unwrap();
@@ -175,28 +263,65 @@ mod tests {
         let default = TenantId::default();
         inner.written.add(&default, LOOK_AFTER);
         bound_logs(&inner).await.unwrap_err();
-        assert_eq!(inner.written.due(), [(default.clone(), LOOK_AFTER)]);
+        assert_eq!(inner.written.due(Instant::now(), false), these(&default));
         inner.written.add(&default, LOOK_AFTER);
         recovery::sweep(&inner).await.unwrap();
-        assert_eq!(inner.written.due(), [(default.clone(), LOOK_AFTER)], "it was tried");
+        assert_eq!(inner.written.due(Instant::now(), false), these(&default), "it was tried");
+        // The hourly look is not over with having been due, either.
+        database.execute("DELETE FROM meta WHERE key = 'turn.logs'", []).unwrap();
+        bound_logs(&inner).await.unwrap_err();
+        bound_logs(&inner).await.unwrap_err();
         database.execute("DELETE FROM processes", []).unwrap();
-        inner.written.add(&default, LOOK_AFTER);
         bound_logs(&inner).await.unwrap();
-        assert_eq!(inner.written.due(), []);
+        assert!(inner.written.due(Instant::now(), false).is_nobody());
+    }
+
+    #[tokio::test]
+    async fn what_is_spared_is_looked_at_again_when_it_no_longer_is() {
+        let directory = tempfile::tempdir().unwrap();
+        let options = EngineOptions::new(directory.path(), Vec::new());
+        let inner = Engine::open_alone(options).await.unwrap();
+        let database = Connection::open(inner.directory.database()).unwrap();
+        let (default, now) = (TenantId::default(), Instant::now());
+        let logs = ["p001abcdefga", "p001abcdefgb"].map(|process| {
+            let ended = "INSERT INTO processes (id, sandbox, status, attendant, command, started_at, finished_at)
+                         VALUES (?1, ?1, 'succeeded', '', '', ?2, ?2)";
+            database.execute(ended, params![process, now_ms()]).unwrap();
+            let log = inner.directory.process(&ProcessId::parse(process).unwrap());
+            fs::create_dir_all(&log).unwrap();
+            fs::write(log.join("log.0"), "0123456789").unwrap();
+            log
+        });
+        let left = || logs.iter().filter(|log| log.exists()).count();
+        bound_logs(&inner).await.unwrap();
+        assert!(inner.written.due(now + 2 * SPARED, false).is_nobody(), "there is room");
+        let quotas = Quotas { disk_bytes: Some(15), ..Quotas::default() };
+        inner.store.set_quotas(&default, &quotas).await.unwrap();
+        look(&inner, &these(&default)).await.unwrap();
+        assert_eq!(left(), 2);
+        assert!(inner.written.due(now + SPARED / 2, false).is_nobody());
+        let due = inner.written.due(now + 2 * SPARED, false);
+        assert_eq!(due, these(&default));
+        let before = "UPDATE processes SET finished_at = finished_at - 300000";
+        database.execute(before, []).unwrap();
+        look(&inner, &due).await.unwrap();
+        assert_eq!(left(), 1);
+        assert!(inner.written.due(now + 2 * SPARED, false).is_nobody());
     }
 
     #[test]
     fn the_oldest_go_and_the_newest_stays() {
         let directory = tempfile::tempdir().unwrap();
-        let check = |sizes: &[usize], most: u64, spared: usize, kept: &[usize]| {
+        let check = |sizes: &[u64], most: u64, spared: usize, kept: &[usize]| {
             let logs: Vec<_> =
                 (0..sizes.len()).map(|n| directory.path().join(n.to_string())).collect();
             for (log, size) in logs.iter().zip(sizes) {
                 let _ = fs::remove_dir_all(log);
                 if *size > 0 {
                     fs::create_dir(log).unwrap();
-                    fs::write(log.join("log.0"), vec![0; size / 2]).unwrap();
-                    fs::write(log.join("log.1"), vec![0; size - size / 2]).unwrap();
+                    for (name, size) in [("log.0", size / 2), ("log.1", size - size / 2)] {
+                        File::create(log.join(name)).unwrap().set_len(size).unwrap();
+                    }
                 }
             }
             let removed = || {
@@ -221,5 +346,8 @@ mod tests {
         // Somebody may be reading those that ended just now.
         check(&[10, 10, 10], 15, 2, &[0, 1]);
         check(&[10, 10, 10], 15, 3, &[0, 1, 2]);
+        // But not for whatever is written.
+        check(&[10, LOOK_AFTER, 5, 10, 1], 15, 5, &[0, 1, 2]);
+        check(&[LOOK_AFTER + 16, 10], 15, 2, &[0]);
     }
 }

@@ -76,6 +76,11 @@ impl Offsets {
         }
     }
 
+    /// Of both channels; each is what an agent says.
+    pub(crate) const fn sum(self) -> u64 {
+        self.stdout.saturating_add(self.stderr)
+    }
+
     pub const fn set(&mut self, channel: Channel, offset: u64) {
         match channel {
             Channel::Stdout => self.stdout = offset,

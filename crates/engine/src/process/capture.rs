@@ -49,17 +49,23 @@ impl Capture {
         let excess = (self.tail.len() + rest.len()).saturating_sub(self.tail_cap);
         self.tail.drain(..excess);
         self.tail.extend(rest);
-        self.dropped += (skipped + excess) as u64;
+        self.drop_more((skipped + excess) as u64);
     }
 
     /// So many bytes are not there to be pushed. What is kept afterwards is the end.
     pub(crate) fn miss(&mut self, bytes: u64) {
         if bytes > 0 {
-            self.dropped = self.dropped.saturating_add(bytes + self.tail.len() as u64);
+            self.drop_more(bytes);
+            self.drop_more(self.tail.len() as u64);
             self.tail.clear();
             self.head_cap = self.head.len();
             self.missed = true;
         }
+    }
+
+    /// How much is missing may be what an agent made up.
+    const fn drop_more(&mut self, bytes: u64) {
+        self.dropped = self.dropped.saturating_add(bytes);
     }
 
     /// `logged`: whether the process log has all that was pushed.
@@ -113,6 +119,18 @@ mod tests {
         check(1, "abc|def", 5);
         check(2, "abcd|", 7);
         check(3, "abcdef", 0);
+    }
+
+    #[test]
+    fn what_an_agent_makes_up_is_counted_as_far_as_it_goes() {
+        let mut capture = Capture::new(8);
+        capture.push(b"abcdef");
+        for _ in 0..2 {
+            capture.miss(u64::MAX);
+            capture.push(b"ghijkl");
+        }
+        let captured = capture.finish(true);
+        assert_eq!((captured.dropped, captured.data.ends_with(b"ijkl")), (u64::MAX, true));
     }
 
     proptest! {

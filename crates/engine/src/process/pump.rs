@@ -393,7 +393,7 @@ impl Pump {
         point("exec.ended.done");
         self.inner.count_end();
         let received = self.place.received();
-        self.inner.written.add(&self.live.tenant, received.stdout + received.stderr);
+        self.inner.written.add(&self.live.tenant, received.sum());
         if recorded {
             let process = self.process.as_str().to_owned();
             // The answer would wake us for nothing.
@@ -424,7 +424,7 @@ impl Pump {
     /// the agent keeps of it for us, and much output is much of the sandbox's memory.
     fn has_left_nothing(&mut self) -> bool {
         let received = self.place.received();
-        self.is_closed() && received.stdout + received.stderr <= KEPT_UNTIL_LATER
+        self.is_closed() && received.sum() <= KEPT_UNTIL_LATER
     }
 }
 

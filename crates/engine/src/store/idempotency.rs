@@ -47,7 +47,7 @@ impl KeyClaim {
         Self { operation, key: key.to_owned(), hash }
     }
 
-    /// Whether callers may use such a key. What is claimed may be longer: it says whose the key is.
+    /// Whether callers may use such a key. What is claimed may be longer: it says whose the key is, before a space.
     pub(crate) fn check(key: &str) -> Result<()> {
         if key.is_empty() || key.len() > MAX_KEY || !key.bytes().all(|b| b.is_ascii_graphic()) {
             let shown = belljar_policy::shown(key);
@@ -143,12 +143,16 @@ fn look(
     match known {
         None => Ok(None),
         Some((hash, resource)) if hash == claim.hash => Ok(Some(resource)),
-        Some(_) => Err(Fault::Refused(
-            Error::new(
-                Code::IdempotencyConflict,
-                format!("idempotency key `{}` was used for another request", claim.key),
-            )
-            .with_remedy("use a new key for each request, and the same one to repeat it"),
-        )),
+        Some(_) => {
+            // Whoever it belongs to has not written whose it is.
+            let key = claim.key.rsplit(' ').next().unwrap_or_default();
+            Err(Fault::Refused(
+                Error::new(
+                    Code::IdempotencyConflict,
+                    format!("idempotency key `{key}` was used for another request"),
+                )
+                .with_remedy("use a new key for each request, and the same one to repeat it"),
+            ))
+        }
     }
 }

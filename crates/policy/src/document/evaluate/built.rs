@@ -137,7 +137,8 @@ impl Slot {
         let automaton = Arc::new(automaton);
         let built = Built { owner: self.owner, place: Arc::downgrade(&self.place), bytes };
         let (number, evicted) = lock(&ALL).add(built, MAX_BYTES);
-        NOW.store(number, Ordering::Relaxed);
+        // Whoever built something later may be here first.
+        NOW.fetch_max(number, Ordering::Relaxed);
         *content = Content::Built { automaton: Arc::clone(&automaton), number };
         drop(content);
         // After both locks: the others are busy with places of their own.
