@@ -46,7 +46,7 @@ const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Where HTTP/2 does not ask, as after a change of the protocol, the kernel does: a machine that sleeps or has lost its
 /// network never says that it is gone, and keeps its place for two minutes. Not where something is on its way to it: there the
-kernel goes on sending for as long as it always does, about a quarter of an hour.
+/// kernel goes on sending for as long as it always does, about a quarter of an hour.
 const PROBE_AFTER: Duration = Duration::from_secs(60);
 const PROBE_EVERY: Duration = Duration::from_secs(15);
 const PROBES: u32 = 4;
