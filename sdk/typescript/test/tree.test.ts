@@ -197,6 +197,20 @@ test("an error names what it is about", async () => {
   });
 });
 
+test("a size that the plain header cannot hold stands before it alone", async () => {
+  for (const [size, plain] of [
+    [8 * 2 ** 30 - 1, "77777777777"],
+    [8 * 2 ** 30, "00000000000"],
+  ] as const) {
+    const head = header({ path: "huge", kind: "file", mode: 0o644, size, target: "" });
+    assert.equal(head.subarray(-512).toString("latin1", 124, 135), plain);
+    const archive = async function* (): AsyncGenerator<Uint8Array> {
+      yield head;
+    };
+    assert.equal((await new TarReader(archive()).next())?.size, size);
+  }
+});
+
 test("errors of what is packed name what they are about", async () => {
   await within(async ({ tree }) => {
     for (const name of ["x's", "x$&", "xé"]) {
