@@ -60,6 +60,7 @@ def test_trees_come_out_as_they_are(tmp_path: Path) -> None:
         [("h", HARD, "../secret")],
         [("l", LINK, "secret"), ("h", HARD, "l")],
         [("h", HARD, "missing")],
+        [("d", DIRECTORY, ""), ("h", HARD, "d")],
         [("pipe", tarfile.FIFOTYPE, "")],
         [("device", tarfile.CHRTYPE, "")],
         [("d", DIRECTORY, ""), ("d", FILE, "x")],
@@ -69,8 +70,10 @@ def test_trees_come_out_as_they_are(tmp_path: Path) -> None:
 def test_what_lies_outside_is_refused(tmp_path: Path, entries: list[Entry]) -> None:
     (tmp_path / "secret").write_text("secret")
     target = tmp_path / "target"
+    before = len(os.listdir("/proc/self/fd"))
     with pytest.raises(errors.ArchiveRefused):
         unpack(target, *entries)
+    assert len(os.listdir("/proc/self/fd")) == before
     assert sorted(os.listdir(tmp_path)) == ["secret", "target"]
     for path in target.rglob("*"):
         assert os.path.realpath(path).startswith(str(target.resolve()))
