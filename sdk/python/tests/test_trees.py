@@ -16,6 +16,7 @@ import pytest
 
 from belljar import _pack, _trees, errors
 from belljar._async.pieces import pieces
+from belljar._unpack import stays_inside
 
 Entry = tuple[str, bytes, str]
 FILE, DIRECTORY, LINK, HARD = tarfile.REGTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE
@@ -254,3 +255,40 @@ def test_what_a_sandbox_would_refuse_is_left_out(tree: Path) -> None:
     with closing(_trees.Packed(tree)) as file, tarfile.open(fileobj=cast(BinaryIO, file), mode="r|") as archive:
         assert [entry.name for entry in archive] == ["a", "b", "b/inside", "b/key", "nowhere"]
         assert file.left_out == 5
+
+
+def test_who_gives_an_upload_up_waits_for_nobody(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, go_on = threading.Event(), threading.Event()
+    seen: list[str] = []
+
+    def slow(target: str, depth: int) -> bool:
+        seen.append(target)
+        reading.set()
+        assert go_on.wait(10)
+        return stays_inside(target, depth)
+
+    monkeypatch.setattr("belljar._pack.stays_inside", slow)
+    for number in range(9):
+        (tree / f"link{number}").symlink_to("/")
+    before = len(os.listdir("/proc/self/fd"))
+    failures: list[str] = []
+
+    def read() -> None:
+        try:
+            file.read(1 << 20)
+        except ValueError as error:
+            failures.append(str(error))
+
+    file = _trees.Packed(tree)
+    thread = threading.Thread(target=read)
+    thread.start()
+    assert reading.wait(10)
+    file.close()
+    # Whoever reads sees it at the next entry, and closes what is open.
+    assert len(os.listdir("/proc/self/fd")) > before
+    go_on.set()
+    thread.join(10)
+    assert (failures, seen) == (["the archive is closed"], ["/"])
+    assert len(os.listdir("/proc/self/fd")) == before
+    with pytest.raises(ValueError, match="closed"):
+        file.read(1)
