@@ -8,7 +8,8 @@ from collections.abc import AsyncIterable, AsyncIterator
 from contextlib import closing
 from typing import BinaryIO, Union, cast
 
-from belljar import _requests, _trees
+from belljar import _file, _requests, _trees
+from belljar._async.aside import aside
 from belljar._async.connection import AsyncConnection
 from belljar._async.pieces import pieces
 from belljar._entries import Copied, FileEvent, FileInfo, SearchHit, Unpacked
@@ -166,10 +167,10 @@ class AsyncFiles:
 
     async def upload(self, source: str | os.PathLike[str], target: str) -> Unpacked:
         """Copies a file or a whole tree of this machine into the sandbox; links stay links."""
-        if not os.path.isdir(source):
-            with open(source, "rb") as file:
-                info = await self.write(target, file, permissions=os.stat(source).st_mode & 0o777, parents=True)
-            return Unpacked(files=1, directories=0, links=0, bytes=info.size)
+        with closing(_file.Outgoing(source)) as file:
+            if await aside(file.open):
+                info = await self.write(target, cast(BinaryIO, file), permissions=file.mode, parents=True)
+                return Unpacked(files=1, directories=0, links=0, bytes=info.size)
         await self.make_directory(target, parents=True)
         with closing(_trees.Packed(source)) as packed:
             unpacked = await self.unpack(target, cast(BinaryIO, packed))
