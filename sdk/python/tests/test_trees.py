@@ -8,14 +8,17 @@ import os
 import stat
 import tarfile
 import threading
+from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 import pytest
 
-from belljar import _pack, _trees, errors
+from belljar import _pack, _trees, _unpack, errors
+from belljar._async.files import AsyncFiles
 from belljar._async.pieces import pieces
+from belljar._generated import api
 from belljar._unpack import stays_inside
 
 Entry = tuple[str, bytes, str]
@@ -23,7 +26,14 @@ FILE, DIRECTORY, LINK, HARD = tarfile.REGTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE,
 
 
 def unpack(target: Path, *entries: Entry) -> None:
-    with _trees.unpacking(target) as file, tarfile.open(fileobj=file, mode="w") as archive:
+    with closing(_trees.Unpacking()) as unpacking:
+        unpacking.write(archived(*entries))
+        unpacking.unpack(target)
+
+
+def archived(*entries: Entry) -> bytes:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as archive:
         for name, kind, text in entries:
             entry = tarfile.TarInfo(name)
             entry.type, entry.mode = kind, 0o6777
@@ -32,6 +42,7 @@ def unpack(target: Path, *entries: Entry) -> None:
             content = text.encode() if kind == FILE else b""
             entry.size = len(content)
             archive.addfile(entry, io.BytesIO(content))
+    return file.getvalue()
 
 
 def test_trees_come_out_as_they_are(tmp_path: Path) -> None:
@@ -292,3 +303,59 @@ def test_who_gives_an_upload_up_waits_for_nobody(tree: Path, monkeypatch: pytest
     assert len(os.listdir("/proc/self/fd")) == before
     with pytest.raises(ValueError, match="closed"):
         file.read(1)
+
+
+class Tree:
+    """A server that sends this tree, in pieces."""
+
+    def __init__(self, *entries: Entry) -> None:
+        self._archive = archived(*entries)
+
+    async def call(self, *_: object, **__: object) -> api.FileInfo:
+        (directory,) = (number for number, word in api.FILE_KIND_WORDS.items() if word == "directory")
+        return api.FileInfo(kind=directory)
+
+    async def download(self, *_: object) -> AsyncIterator[api.FileChunk]:
+        for start in range(0, len(self._archive), 1000):
+            yield api.FileChunk(data=self._archive[start : start + 1000])
+
+
+def test_a_tree_is_unpacked_beside_the_event_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ready = threading.Event()
+
+    def slow(archive: tarfile.TarFile, target: str | os.PathLike[str]) -> None:
+        assert ready.wait(10)
+        _unpack.unpack(archive, target)
+
+    monkeypatch.setattr("belljar._trees.unpack", slow)
+
+    async def download() -> None:
+        asyncio.get_running_loop().call_later(0.1, ready.set)
+        tree: Any = Tree(("d/e", FILE, "x" * 5000))
+        await AsyncFiles(tree, "s").download("/there", tmp_path)
+
+    asyncio.run(download())
+    assert (tmp_path / "d/e").read_text() == "x" * 5000
+
+
+def test_who_gives_a_download_up_waits_for_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow(archive: tarfile.TarFile, target: str | os.PathLike[str]) -> None:
+        begun.set()
+        assert go_on.wait(10)
+        _unpack.unpack(archive, target)
+
+    monkeypatch.setattr("belljar._trees.unpack", slow)
+
+    async def download() -> None:
+        tree: Any = Tree(("a", FILE, "x" * 5000), ("b", FILE, "x"))
+        downloading = asyncio.ensure_future(AsyncFiles(tree, "s").download("/there", tmp_path))
+        await asyncio.to_thread(begun.wait, 10)
+        downloading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await downloading
+        go_on.set()
+
+    asyncio.run(download())
+    assert not (tmp_path / "b").exists()

@@ -183,9 +183,10 @@ class AsyncFiles:
                 async for piece in self.read_stream(source):
                     file.write(piece)
             return
-        with _trees.unpacking(target) as file:
+        with closing(_trees.Unpacking()) as archive:
             async for piece in self.pack(source):
-                file.write(piece)
+                await aside(archive.write, piece)
+            await aside(archive.unpack, target)
 
     async def pack(self, path: str, *, format: str = "tar") -> AsyncIterator[bytes]:
         """A tree as one archive, in pieces: `tar`, `tar_gz` or `zip`."""

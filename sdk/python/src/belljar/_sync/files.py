@@ -184,9 +184,10 @@ class Files:
                 for piece in self.read_stream(source):
                     file.write(piece)
             return
-        with _trees.unpacking(target) as file:
+        with closing(_trees.Unpacking()) as archive:
             for piece in self.pack(source):
-                file.write(piece)
+                aside(archive.write, piece)
+            aside(archive.unpack, target)
 
     def pack(self, path: str, *, format: str = "tar") -> Iterator[bytes]:
         """A tree as one archive, in pieces: `tar`, `tar_gz` or `zip`."""
