@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import tarfile
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import BinaryIO, cast
 
 from belljar._lent import Lent
@@ -55,19 +53,3 @@ class _Wanted:
     def read(self, size: int = -1) -> bytes:
         self._lent.go_on()
         return self._file.read(size)
-
-
-@contextmanager
-def replacing(target: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """A file that becomes `target` once it is complete. A directory takes nothing."""
-    directory = os.path.dirname(os.path.abspath(target))
-    os.makedirs(directory, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=directory, prefix=".belljar-")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            yield file
-        os.chmod(name, 0o644)
-        os.replace(name, target)
-    except BaseException:
-        os.unlink(name)
-        raise

@@ -179,9 +179,11 @@ class AsyncFiles:
     async def download(self, source: str, target: str | os.PathLike[str]) -> None:
         """Copies a file or a whole tree out of the sandbox. What would lie outside of `target` is refused."""
         if (await self.stat(source, follow=True)).kind == "file":
-            with _trees.replacing(target) as file:
+            with closing(_file.Incoming(target)) as file:
+                await aside(file.open)
                 async for piece in self.read_stream(source):
-                    file.write(piece)
+                    await aside(file.write, piece)
+                await aside(file.finish)
             return
         with closing(_trees.Unpacking()) as archive:
             async for piece in self.pack(source):

@@ -180,9 +180,11 @@ class Files:
     def download(self, source: str, target: str | os.PathLike[str]) -> None:
         """Copies a file or a whole tree out of the sandbox. What would lie outside of `target` is refused."""
         if (self.stat(source, follow=True)).kind == "file":
-            with _trees.replacing(target) as file:
+            with closing(_file.Incoming(target)) as file:
+                aside(file.open)
                 for piece in self.read_stream(source):
-                    file.write(piece)
+                    aside(file.write, piece)
+                aside(file.finish)
             return
         with closing(_trees.Unpacking()) as archive:
             for piece in self.pack(source):
