@@ -8,21 +8,32 @@ import os
 import stat
 import tarfile
 import threading
+from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 import pytest
 
-from belljar import _pack, _trees, errors
+from belljar import _pack, _trees, _unpack, errors
+from belljar._async.files import AsyncFiles
 from belljar._async.pieces import pieces
+from belljar._generated import api
+from belljar._unpack import stays_inside
 
 Entry = tuple[str, bytes, str]
 FILE, DIRECTORY, LINK, HARD = tarfile.REGTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE
 
 
 def unpack(target: Path, *entries: Entry) -> None:
-    with _trees.unpacking(target) as file, tarfile.open(fileobj=file, mode="w") as archive:
+    with closing(_trees.Unpacking()) as unpacking:
+        unpacking.write(archived(*entries))
+        unpacking.unpack(target)
+
+
+def archived(*entries: Entry) -> bytes:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as archive:
         for name, kind, text in entries:
             entry = tarfile.TarInfo(name)
             entry.type, entry.mode = kind, 0o6777
@@ -31,6 +42,7 @@ def unpack(target: Path, *entries: Entry) -> None:
             content = text.encode() if kind == FILE else b""
             entry.size = len(content)
             archive.addfile(entry, io.BytesIO(content))
+    return file.getvalue()
 
 
 def test_trees_come_out_as_they_are(tmp_path: Path) -> None:
@@ -60,6 +72,7 @@ def test_trees_come_out_as_they_are(tmp_path: Path) -> None:
         [("h", HARD, "../secret")],
         [("l", LINK, "secret"), ("h", HARD, "l")],
         [("h", HARD, "missing")],
+        [("d", DIRECTORY, ""), ("h", HARD, "d")],
         [("pipe", tarfile.FIFOTYPE, "")],
         [("device", tarfile.CHRTYPE, "")],
         [("d", DIRECTORY, ""), ("d", FILE, "x")],
@@ -69,8 +82,10 @@ def test_trees_come_out_as_they_are(tmp_path: Path) -> None:
 def test_what_lies_outside_is_refused(tmp_path: Path, entries: list[Entry]) -> None:
     (tmp_path / "secret").write_text("secret")
     target = tmp_path / "target"
+    before = len(os.listdir("/proc/self/fd"))
     with pytest.raises(errors.ArchiveRefused):
         unpack(target, *entries)
+    assert len(os.listdir("/proc/self/fd")) == before
     assert sorted(os.listdir(tmp_path)) == ["secret", "target"]
     for path in target.rglob("*"):
         assert os.path.realpath(path).startswith(str(target.resolve()))
@@ -251,3 +266,96 @@ def test_what_a_sandbox_would_refuse_is_left_out(tree: Path) -> None:
     with closing(_trees.Packed(tree)) as file, tarfile.open(fileobj=cast(BinaryIO, file), mode="r|") as archive:
         assert [entry.name for entry in archive] == ["a", "b", "b/inside", "b/key", "nowhere"]
         assert file.left_out == 5
+
+
+def test_who_gives_an_upload_up_waits_for_nobody(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, go_on = threading.Event(), threading.Event()
+    seen: list[str] = []
+
+    def slow(target: str, depth: int) -> bool:
+        seen.append(target)
+        reading.set()
+        assert go_on.wait(10)
+        return stays_inside(target, depth)
+
+    monkeypatch.setattr("belljar._pack.stays_inside", slow)
+    for number in range(9):
+        (tree / f"link{number}").symlink_to("/")
+    before = len(os.listdir("/proc/self/fd"))
+    failures: list[str] = []
+
+    def read() -> None:
+        try:
+            file.read(1 << 20)
+        except ValueError as error:
+            failures.append(str(error))
+
+    file = _trees.Packed(tree)
+    thread = threading.Thread(target=read)
+    thread.start()
+    assert reading.wait(10)
+    file.close()
+    # Whoever reads sees it at the next entry, and closes what is open.
+    assert len(os.listdir("/proc/self/fd")) > before
+    go_on.set()
+    thread.join(10)
+    assert (failures, seen) == (["the archive is closed"], ["/"])
+    assert len(os.listdir("/proc/self/fd")) == before
+    with pytest.raises(ValueError, match="closed"):
+        file.read(1)
+
+
+class Tree:
+    """A server that sends this tree, in pieces."""
+
+    def __init__(self, *entries: Entry) -> None:
+        self._archive = archived(*entries)
+
+    async def call(self, *_: object, **__: object) -> api.FileInfo:
+        (directory,) = (number for number, word in api.FILE_KIND_WORDS.items() if word == "directory")
+        return api.FileInfo(kind=directory)
+
+    async def download(self, *_: object) -> AsyncIterator[api.FileChunk]:
+        for start in range(0, len(self._archive), 1000):
+            yield api.FileChunk(data=self._archive[start : start + 1000])
+
+
+def test_a_tree_is_unpacked_beside_the_event_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ready = threading.Event()
+
+    def slow(archive: tarfile.TarFile, target: str | os.PathLike[str]) -> None:
+        assert ready.wait(10)
+        _unpack.unpack(archive, target)
+
+    monkeypatch.setattr("belljar._trees.unpack", slow)
+
+    async def download() -> None:
+        asyncio.get_running_loop().call_later(0.1, ready.set)
+        tree: Any = Tree(("d/e", FILE, "x" * 5000))
+        await AsyncFiles(tree, "s").download("/there", tmp_path)
+
+    asyncio.run(download())
+    assert (tmp_path / "d/e").read_text() == "x" * 5000
+
+
+def test_who_gives_a_download_up_waits_for_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow(archive: tarfile.TarFile, target: str | os.PathLike[str]) -> None:
+        begun.set()
+        assert go_on.wait(10)
+        _unpack.unpack(archive, target)
+
+    monkeypatch.setattr("belljar._trees.unpack", slow)
+
+    async def download() -> None:
+        tree: Any = Tree(("a", FILE, "x" * 5000), ("b", FILE, "x"))
+        downloading = asyncio.ensure_future(AsyncFiles(tree, "s").download("/there", tmp_path))
+        await asyncio.to_thread(begun.wait, 10)
+        downloading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await downloading
+        go_on.set()
+
+    asyncio.run(download())
+    assert not (tmp_path / "b").exists()

@@ -102,10 +102,16 @@ export class Conversation {
   #offer: Offer;
   /** What the server took last. */
   #taken: Offer | undefined;
+  /** Each change of the offer has a number. */
+  #changes = 1;
+  /** What the server was told and has not answered yet. */
+  #told: { number: number; offer: Offer }[] = [];
   #connection: WebSocketConnection | undefined;
   #closed = false;
   /** Who waits for the server's word on what is offered. */
-  #waiting: { resolve: () => void; reject: (error: unknown) => void }[] = [];
+  #waiting: { number: number; resolve: () => void; reject: (error: unknown) => void }[] = [];
+  /** Why nothing is offered any more. */
+  #over: { error: unknown } | undefined;
   readonly #ended: Promise<void>;
 
   private constructor(transport: Transport, sandboxId: string, offer: Offer, answer: Answerer) {
@@ -126,9 +132,10 @@ export class Conversation {
   /** Offers this in place of what was offered before. */
   async replace(offer: Offer): Promise<void> {
     this.#offer = offer;
-    const ready = this.#ready();
-    if (this.#connection !== undefined) await this.#hello(this.#connection);
-    await ready;
+    this.#changes += 1;
+    // Whoever reads hears of a connection that is lost, and offers this over the next one.
+    const hello = this.#connection === undefined ? undefined : this.#hello(this.#connection).catch(() => undefined);
+    await Promise.all([this.#ready(), hello]);
   }
 
   /** Answers nothing more. */
@@ -140,14 +147,15 @@ export class Conversation {
   }
 
   async #ready(): Promise<void> {
-    await new Promise<void>((resolve, reject) => this.#waiting.push({ resolve, reject }));
+    if (this.#over !== undefined) throw this.#over.error;
+    const number = this.#changes;
+    await new Promise<void>((resolve, reject) => this.#waiting.push({ number, resolve, reject }));
   }
 
   /** To the end of the sandbox, or until nothing more is offered. */
   async #talk(): Promise<void> {
     const patience = new Patience();
     while (!this.#closed) {
-      let taken = false;
       try {
         const connection = await WebSocketConnection.connect(this.#transport, "/v1/callbacks");
         this.#connection = connection;
@@ -157,10 +165,8 @@ export class Conversation {
           const said = fromWire<ServerCallback>(JSON.parse(message));
           if (said.problem) throw errorOf(said.problem);
           if (said.ready) {
-            taken = true;
-            this.#taken = this.#offer;
+            this.#take();
             patience.progress();
-            this.#waiting.splice(0).forEach(({ resolve }) => resolve());
           }
           if (said.cancel) this.#under.get(said.cancel.callId)?.abort();
           if (said.call) void this.#reply(connection, said.call);
@@ -169,10 +175,10 @@ export class Conversation {
       } catch (error) {
         this.#lose();
         if (this.#closed || this.#taken === undefined) return this.#fail(error);
-        if (taken && this.#waiting.length > 0 && !isLoss(error)) {
+        if (this.#offer !== this.#taken && !isLoss(error)) {
           // What was offered anew is refused; what was offered before stands.
           this.#offer = this.#taken;
-          this.#waiting.splice(0).forEach(({ reject }) => reject(error));
+          this.#refuse(error);
           continue;
         }
         const again = isLoss(error) || PASSING.has((error as BelljarError).code);
@@ -187,19 +193,36 @@ export class Conversation {
     this.#fail(errorOf({ code: "interrupted", message: "the conversation was closed" }));
   }
 
+  /** The server answers in the order in which it was told. */
+  #take(): void {
+    const told = this.#told.shift();
+    if (told === undefined) return;
+    this.#taken = told.offer;
+    const known = this.#waiting.filter(({ number }) => number <= told.number);
+    this.#waiting = this.#waiting.filter(({ number }) => number > told.number);
+    known.forEach(({ resolve }) => resolve());
+  }
+
+  #refuse(error: unknown): void {
+    this.#waiting.splice(0).forEach(({ reject }) => reject(error));
+  }
+
   #lose(): void {
     this.#connection?.close();
     this.#connection = undefined;
+    this.#told = [];
     this.#under.forEach((call) => call.abort());
     this.#under.clear();
   }
 
   #fail(error: unknown): void {
     this.#lose();
-    this.#waiting.splice(0).forEach(({ reject }) => reject(error));
+    this.#over = { error };
+    this.#refuse(error);
   }
 
   async #hello(connection: WebSocketConnection): Promise<void> {
+    this.#told.push({ number: this.#changes, offer: this.#offer });
     const hello = { ...this.#offer, sandboxId: this.#sandboxId };
     await connection.send(JSON.stringify(toWire({ hello })));
   }

@@ -56,23 +56,34 @@ export class Directory {
   }
 }
 
-/** A name as people may see it. A sandbox may have chosen it: what would do something to a terminal is escaped. */
+/** A name as people may see it. A sandbox may have chosen it. */
 export function shown(name: string): string {
+  return inert(Buffer.from(name, "latin1").toString());
+}
+
+/** What would do something to a terminal is escaped. */
+function inert(text: string): string {
   const escaped = (character: string): string => `\\u{${character.codePointAt(0)?.toString(16)}}`;
-  return Buffer.from(name, "latin1").toString().replace(/[\p{C}\p{Zl}\p{Zp}]/gu, escaped);
+  return text.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, escaped);
 }
 
 /** An error that says which name it is about, rather than which descriptor. */
 export function named(error: unknown, path: string): unknown {
   if (!(error instanceof Error)) return error;
   const told: NodeJS.ErrnoException & { dest?: string } = error;
+  const before = told.message;
   for (const part of ["path", "dest"] as const) {
     const place = told[part];
-    if (!place?.startsWith(`${OPEN}/`)) continue;
-    told[part] = shown(path);
-    // By a function: in a plain replacement, `$&` would mean something.
-    told.message = told.message.replace(place, () => shown(path));
+    if (place === undefined) continue;
+    const better = place.startsWith(`${OPEN}/`) ? shown(path) : inert(place);
+    // What a link says comes first, and may look like its place.
+    const at = part === "path" ? told.message.indexOf(place) : told.message.lastIndexOf(place);
+    if (better === place || at < 0) continue;
+    told[part] = better;
+    told.message = told.message.slice(0, at) + better + told.message.slice(at + place.length);
   }
+  // It has the message as it was, and is what people see of an error that nobody catches.
+  if (told.stack !== undefined) told.stack = told.stack.replace(before, () => told.message);
   return told;
 }
 

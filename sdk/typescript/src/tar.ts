@@ -25,7 +25,9 @@ export function header(entry: Entry): Buffer {
   if (entry.target.length > 100) extra.push(["linkpath", entry.target]);
   if (entry.size > OCTAL_MAX) extra.push(["size", String(entry.size)]);
   const type = { file: "0", directory: "5", symlink: "2", other: "0" }[entry.kind];
-  const block = plain(entry.path, type, entry.mode, Math.min(entry.size, OCTAL_MAX), entry.target);
+  // One that is larger than the field stands only in the record before: a server takes no other beside it.
+  const size = entry.size > OCTAL_MAX ? 0 : entry.size;
+  const block = plain(entry.path, type, entry.mode, size, entry.target);
   if (extra.length === 0) return block;
   const records = Buffer.concat(extra.map(([name, value]) => record(name, value)));
   return Buffer.concat([plain("extra", "x", 0o644, records.length, ""), records, padding(records.length), block]);

@@ -179,6 +179,36 @@ test("an error names what it is about", async () => {
     };
     assert.match((await failureOf(unpackTree(archive(), tree))).message, /'c\/d'$/);
   });
+  await within(async ({ tree }) => {
+    // What a link says is a sandbox's word, and too long here.
+    for (const word of ["\x1b]0;x\x07", "größe's $&", "proc/self/fd/20/l"]) {
+      const target = `${word}${"/x".repeat(2048)}`;
+      const archive = async function* (): AsyncGenerator<Uint8Array> {
+        const bytes = Buffer.from(target).toString("latin1");
+        yield header({ path: "b/l\x07", kind: "symlink", mode: 0o777, size: 0, target: bytes });
+        yield ending();
+      };
+      const failure = (await failureOf(unpackTree(archive(), tree))) as NodeJS.ErrnoException & { dest?: string };
+      const expected = target.replace("\x1b", "\\u{1b}").replace("\x07", "\\u{7}");
+      assert.equal(failure.message, `ENAMETOOLONG: name too long, symlink '${expected}' -> 'b/l\\u{7}'`);
+      assert.deepEqual([failure.path, failure.dest], [expected, "b/l\\u{7}"]);
+      assert.ok(failure.stack?.includes(failure.message));
+    }
+  });
+});
+
+test("a size that the plain header cannot hold stands before it alone", async () => {
+  for (const [size, plain] of [
+    [8 * 2 ** 30 - 1, "77777777777"],
+    [8 * 2 ** 30, "00000000000"],
+  ] as const) {
+    const head = header({ path: "huge", kind: "file", mode: 0o644, size, target: "" });
+    assert.equal(head.subarray(-512).toString("latin1", 124, 135), plain);
+    const archive = async function* (): AsyncGenerator<Uint8Array> {
+      yield head;
+    };
+    assert.equal((await new TarReader(archive()).next())?.size, size);
+  }
 });
 
 test("errors of what is packed name what they are about", async () => {

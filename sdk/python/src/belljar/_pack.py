@@ -11,11 +11,11 @@ import errno
 import os
 import stat
 import tarfile
-import threading
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 
 from belljar._generated.codes import ArchiveRefused, Interrupted
+from belljar._lent import Lent
 from belljar._unpack import shown, stays_inside
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -31,22 +31,20 @@ _PIECE = 256 * 1024
 class Packed:
     """Everything below `source` as an archive to be read, by names relative to it.
 
-    What a sandbox would refuse is left out and counted. It may be closed by another thread than reads it.
+    What a sandbox would refuse is left out and counted. It may be closed by another thread than reads it,
+    and does not wait for that one.
     """
 
     def __init__(self, source: str | os.PathLike[str]) -> None:
-        self._packing = _Packing()
+        self._lent = Lent("the archive", lambda: self._pieces.close())
+        self._packing = _Packing(self._lent)
         self._pieces = self._packing.tree(source)
         self._held = bytearray()
-        self._lock = threading.Lock()
-        self._closed = False
 
     def read(self, size: int) -> bytes:
         """So many bytes, and fewer only at the end."""
-        with self._lock:
-            if self._closed:
-                # Not the end of it.
-                raise ValueError("the archive is closed")
+        # Where it is closed, that is not the end of it.
+        with self._lent.at_work():
             while len(self._held) < size:
                 piece = next(self._pieces, None)
                 if piece is None:
@@ -62,13 +60,12 @@ class Packed:
         return self._packing.left_out
 
     def close(self) -> None:
-        with self._lock:
-            self._pieces.close()
-            self._closed = True
+        self._lent.end()
 
 
 class _Packing:
-    def __init__(self) -> None:
+    def __init__(self, lent: Lent) -> None:
+        self._lent = lent
         # Files with several names are sent once.
         self._known: dict[tuple[int, int], str] = {}
         self.left_out = 0
@@ -83,6 +80,8 @@ class _Packing:
 
     def all(self, directory: int, prefix: str, depth: int) -> Iterator[bytes]:
         for name in sorted(os.listdir(directory)):
+            # Where much is left out, much happens before there is a piece.
+            self._lent.go_on()
             yield from self._entry(directory, name, prefix + name, depth)
 
     def _entry(self, directory: int, name: str, path: str, depth: int) -> Iterator[bytes]:

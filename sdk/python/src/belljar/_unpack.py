@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -101,8 +102,13 @@ def _linked(root: int, entry: tarfile.TarInfo) -> Iterator[IO[bytes]]:
             descriptor = os.open(name, _OLD, dir_fd=directory)
         except OSError as error:
             raise _refused(entry, "links to a file that is not there") from error
-    with os.fdopen(descriptor, "rb") as file:
-        yield file
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise _refused(entry, "links to what is no file")
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            yield file
+    finally:
+        os.close(descriptor)
 
 
 def _write(content: IO[bytes], name: str, directory: int, entry: tarfile.TarInfo) -> None:

@@ -8,7 +8,8 @@ from collections.abc import AsyncIterable, AsyncIterator
 from contextlib import closing
 from typing import BinaryIO, Union, cast
 
-from belljar import _requests, _trees
+from belljar import _file, _requests, _trees
+from belljar._async.aside import aside
 from belljar._async.connection import AsyncConnection
 from belljar._async.pieces import pieces
 from belljar._entries import Copied, FileEvent, FileInfo, SearchHit, Unpacked
@@ -166,10 +167,10 @@ class AsyncFiles:
 
     async def upload(self, source: str | os.PathLike[str], target: str) -> Unpacked:
         """Copies a file or a whole tree of this machine into the sandbox; links stay links."""
-        if not os.path.isdir(source):
-            with open(source, "rb") as file:
-                info = await self.write(target, file, permissions=os.stat(source).st_mode & 0o777, parents=True)
-            return Unpacked(files=1, directories=0, links=0, bytes=info.size)
+        with closing(_file.Outgoing(source)) as file:
+            if await aside(file.open):
+                info = await self.write(target, cast(BinaryIO, file), permissions=file.mode, parents=True)
+                return Unpacked(files=1, directories=0, links=0, bytes=info.size)
         await self.make_directory(target, parents=True)
         with closing(_trees.Packed(source)) as packed:
             unpacked = await self.unpack(target, cast(BinaryIO, packed))
@@ -178,13 +179,16 @@ class AsyncFiles:
     async def download(self, source: str, target: str | os.PathLike[str]) -> None:
         """Copies a file or a whole tree out of the sandbox. What would lie outside of `target` is refused."""
         if (await self.stat(source, follow=True)).kind == "file":
-            with _trees.replacing(target) as file:
+            with closing(_file.Incoming(target)) as file:
+                await aside(file.open)
                 async for piece in self.read_stream(source):
-                    file.write(piece)
+                    await aside(file.write, piece)
+                await aside(file.finish)
             return
-        with _trees.unpacking(target) as file:
+        with closing(_trees.Unpacking()) as archive:
             async for piece in self.pack(source):
-                file.write(piece)
+                await aside(archive.write, piece)
+            await aside(archive.unpack, target)
 
     async def pack(self, path: str, *, format: str = "tar") -> AsyncIterator[bytes]:
         """A tree as one archive, in pieces: `tar`, `tar_gz` or `zip`."""

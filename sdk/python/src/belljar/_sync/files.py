@@ -9,10 +9,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from typing import BinaryIO, Union, cast
 
-from belljar import _requests, _trees
+from belljar import _file, _requests, _trees
 from belljar._entries import Copied, FileEvent, FileInfo, SearchHit, Unpacked
 from belljar._generated import api, methods
 from belljar._generated.codes import FileNotFound
+from belljar._sync.aside import aside
 from belljar._sync.connection import Connection
 from belljar._sync.pieces import pieces
 
@@ -167,10 +168,10 @@ class Files:
 
     def upload(self, source: str | os.PathLike[str], target: str) -> Unpacked:
         """Copies a file or a whole tree of this machine into the sandbox; links stay links."""
-        if not os.path.isdir(source):
-            with open(source, "rb") as file:
-                info = self.write(target, file, permissions=os.stat(source).st_mode & 0o777, parents=True)
-            return Unpacked(files=1, directories=0, links=0, bytes=info.size)
+        with closing(_file.Outgoing(source)) as file:
+            if aside(file.open):
+                info = self.write(target, cast(BinaryIO, file), permissions=file.mode, parents=True)
+                return Unpacked(files=1, directories=0, links=0, bytes=info.size)
         self.make_directory(target, parents=True)
         with closing(_trees.Packed(source)) as packed:
             unpacked = self.unpack(target, cast(BinaryIO, packed))
@@ -179,13 +180,16 @@ class Files:
     def download(self, source: str, target: str | os.PathLike[str]) -> None:
         """Copies a file or a whole tree out of the sandbox. What would lie outside of `target` is refused."""
         if (self.stat(source, follow=True)).kind == "file":
-            with _trees.replacing(target) as file:
+            with closing(_file.Incoming(target)) as file:
+                aside(file.open)
                 for piece in self.read_stream(source):
-                    file.write(piece)
+                    aside(file.write, piece)
+                aside(file.finish)
             return
-        with _trees.unpacking(target) as file:
+        with closing(_trees.Unpacking()) as archive:
             for piece in self.pack(source):
-                file.write(piece)
+                aside(archive.write, piece)
+            aside(archive.unpack, target)
 
     def pack(self, path: str, *, format: str = "tar") -> Iterator[bytes]:
         """A tree as one archive, in pieces: `tar`, `tar_gz` or `zip`."""
