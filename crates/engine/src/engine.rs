@@ -160,7 +160,12 @@ impl Engine {
     /// Looks at the logs of ended processes that are due, as an engine that attends does from time to time.
     #[doc(hidden)]
     pub async fn bound_logs(&self) -> Result<()> {
-        bound_logs(&self.inner).await
+        loop {
+            match bound_logs(&self.inner) {
+                Some(look) => return look.await.expect("a look does not panic"),
+                None => tokio::task::yield_now().await,
+            }
+        }
     }
 
     /// The engine as its own parts see it.

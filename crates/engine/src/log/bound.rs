@@ -8,14 +8,17 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use belljar_policy::TenantId;
+use tokio::task::JoinHandle;
 
 use crate::Result;
 use crate::engine::Inner;
-use crate::store::Ended;
+use crate::state_dir::StateDirectory;
+use crate::store::{Ended, Store};
 use crate::time::now_ms;
 
 /// For a tenant that has no quota for disk.
@@ -32,7 +35,11 @@ const SPARED: Duration = Duration::from_secs(5 * 60);
 
 /// What each tenant has written since its logs were looked at, and who is looked at again in any case.
 #[derive(Debug, Default)]
-pub(crate) struct Written(Mutex<Tenants>);
+pub(crate) struct Written {
+    tenants: Mutex<Tenants>,
+    /// Logs are being looked at.
+    looking: AtomicBool,
+}
 
 #[derive(Debug, Default)]
 struct Tenants {
@@ -102,7 +109,7 @@ impl Written {
     }
 
     fn lock(&self) -> MutexGuard<'_, Tenants> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.tenants.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -119,40 +126,76 @@ impl Due {
     }
 }
 
-/// Looks at the logs of tenants for which it is time.
-pub(crate) async fn bound_logs(inner: &Inner) -> Result<()> {
-    let everybody = inner.store.claim_turn("logs", INTERVAL_MS).await?;
-    let due = inner.written.due(Instant::now(), everybody);
-    if due.is_nobody() {
-        return Ok(());
-    }
-    let looked = look(inner, &due).await;
-    if looked.is_err() {
-        inner.written.give_back(&due);
-    }
-    looked
+/// Looks at the logs of tenants for which it is time, one look after the other. That may take long, so nobody has to wait for
+/// it, nor does the engine when it closes. `None`: there is a look already.
+pub(crate) fn bound_logs(inner: &Inner) -> Option<JoinHandle<Result<()>>> {
+    let look = Look::begin(inner)?;
+    Some(tokio::spawn(async move {
+        let looked = look.at_who_is_due().await;
+        if let Err(error) = &looked {
+            tracing::warn!(%error, "logs were not looked at; the next turn tries again");
+        }
+        looked
+    }))
 }
 
-async fn look(inner: &Inner, due: &Due) -> Result<()> {
-    let tenants = inner.store.tenants().await?.into_iter().filter(|tenant| due.has(&tenant.id));
-    let mut logs: HashMap<TenantId, Logs> = tenants
-        .map(|tenant| {
-            let most = tenant.quotas.disk_bytes.unwrap_or(DEFAULT_BYTES);
-            (tenant.id.clone(), Logs::new(tenant.id, most))
-        })
-        .collect();
-    let due = logs.keys().cloned().collect();
-    let directory = inner.directory.clone();
-    let spared_since = now_ms() - i64::try_from(SPARED.as_millis()).unwrap_or(i64::MAX);
-    let (written, spared_until) = (Arc::clone(&inner.written), Instant::now() + SPARED);
-    let see = move |ended: Ended| {
-        if let Some(logs) = logs.get_mut(&ended.tenant)
-            && logs.see(&directory.process(&ended.process), ended.at > spared_since)
-        {
-            written.look_again(&ended.tenant, spared_until);
+/// All that looking needs. It has an end of its own, so it does not hold on to the engine.
+struct Look {
+    store: Arc<dyn Store>,
+    directory: StateDirectory,
+    written: Arc<Written>,
+}
+
+impl Look {
+    fn begin(inner: &Inner) -> Option<Self> {
+        let written = Arc::clone(&inner.written);
+        if written.looking.swap(true, Ordering::Relaxed) {
+            return None;
         }
-    };
-    inner.store.each_ended(due, Box::new(see)).await
+        let (store, directory) = (Arc::clone(&inner.store), inner.directory.clone());
+        Some(Self { store, directory, written })
+    }
+
+    async fn at_who_is_due(&self) -> Result<()> {
+        let everybody = self.store.claim_turn("logs", INTERVAL_MS).await?;
+        let due = self.written.due(Instant::now(), everybody);
+        if due.is_nobody() {
+            return Ok(());
+        }
+        let looked = self.at(&due).await;
+        if looked.is_err() {
+            self.written.give_back(&due);
+        }
+        looked
+    }
+
+    async fn at(&self, due: &Due) -> Result<()> {
+        let tenants = self.store.tenants().await?.into_iter().filter(|tenant| due.has(&tenant.id));
+        let mut logs: HashMap<TenantId, Logs> = tenants
+            .map(|tenant| {
+                let most = tenant.quotas.disk_bytes.unwrap_or(DEFAULT_BYTES);
+                (tenant.id.clone(), Logs::new(tenant.id, most))
+            })
+            .collect();
+        let due = logs.keys().cloned().collect();
+        let directory = self.directory.clone();
+        let spared_since = now_ms() - i64::try_from(SPARED.as_millis()).unwrap_or(i64::MAX);
+        let (written, spared_until) = (Arc::clone(&self.written), Instant::now() + SPARED);
+        let see = move |ended: Ended| {
+            if let Some(logs) = logs.get_mut(&ended.tenant)
+                && logs.see(&directory.process(&ended.process), ended.at > spared_since)
+            {
+                written.look_again(&ended.tenant, spared_until);
+            }
+        };
+        self.store.each_ended(due, Box::new(see)).await
+    }
+}
+
+impl Drop for Look {
+    fn drop(&mut self) {
+        self.written.looking.store(false, Ordering::Relaxed);
+    }
 }
 
 /// The logs of one tenant, as they are looked at, newest first.
@@ -248,13 +291,21 @@ mod tests {
         assert!(written.due(now, false).is_nobody());
     }
 
+    fn look(inner: &Inner) -> Look {
+        Look::begin(inner).expect("nobody looks")
+    }
+
+    async fn looked(inner: &Inner) -> Result<()> {
+        bound_logs(inner).expect("nobody looks").await.unwrap()
+    }
+
     #[tokio::test]
     async fn what_could_not_be_looked_at_is_looked_at_again_and_holds_up_nothing() {
         let directory = tempfile::tempdir().unwrap();
         let options =
             EngineOptions { attend: true, ..EngineOptions::new(directory.path(), Vec::new()) };
         let inner = Engine::open_alone(options).await.unwrap();
-        bound_logs(&inner).await.unwrap();
+        looked(&inner).await.unwrap();
         // Only whoever looks for ended processes reads what they ended with.
         let database = Connection::open(inner.directory.database()).unwrap();
         let broken = "INSERT INTO processes (id, sandbox, status, attendant, command, started_at, finished_at, exit)
@@ -262,17 +313,21 @@ mod tests {
         database.execute(broken, [now_ms()]).unwrap();
         let default = TenantId::default();
         inner.written.add(&default, LOOK_AFTER);
-        bound_logs(&inner).await.unwrap_err();
+        looked(&inner).await.unwrap_err();
         assert_eq!(inner.written.due(Instant::now(), false), these(&default));
         inner.written.add(&default, LOOK_AFTER);
         recovery::sweep(&inner).await.unwrap();
+        assert!(bound_logs(&inner).is_none(), "there is a look, for which nobody waits");
+        while inner.written.looking.load(Ordering::Relaxed) {
+            tokio::task::yield_now().await;
+        }
         assert_eq!(inner.written.due(Instant::now(), false), these(&default), "it was tried");
         // The hourly look is not over with having been due, either.
         database.execute("DELETE FROM meta WHERE key = 'turn.logs'", []).unwrap();
-        bound_logs(&inner).await.unwrap_err();
-        bound_logs(&inner).await.unwrap_err();
+        looked(&inner).await.unwrap_err();
+        looked(&inner).await.unwrap_err();
         database.execute("DELETE FROM processes", []).unwrap();
-        bound_logs(&inner).await.unwrap();
+        looked(&inner).await.unwrap();
         assert!(inner.written.due(Instant::now(), false).is_nobody());
     }
 
@@ -293,18 +348,18 @@ mod tests {
             log
         });
         let left = || logs.iter().filter(|log| log.exists()).count();
-        bound_logs(&inner).await.unwrap();
+        looked(&inner).await.unwrap();
         assert!(inner.written.due(now + 2 * SPARED, false).is_nobody(), "there is room");
         let quotas = Quotas { disk_bytes: Some(15), ..Quotas::default() };
         inner.store.set_quotas(&default, &quotas).await.unwrap();
-        look(&inner, &these(&default)).await.unwrap();
+        look(&inner).at(&these(&default)).await.unwrap();
         assert_eq!(left(), 2);
         assert!(inner.written.due(now + SPARED / 2, false).is_nobody());
         let due = inner.written.due(now + 2 * SPARED, false);
         assert_eq!(due, these(&default));
         let before = "UPDATE processes SET finished_at = finished_at - 300000";
         database.execute(before, []).unwrap();
-        look(&inner, &due).await.unwrap();
+        look(&inner).at(&due).await.unwrap();
         assert_eq!(left(), 1);
         assert!(inner.written.due(now + 2 * SPARED, false).is_nobody());
     }
