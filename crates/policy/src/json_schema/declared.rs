@@ -4,8 +4,10 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use super::referred;
+use super::{Reading, referred};
 use crate::document::Pattern;
+use crate::limits::format_bytes;
+use crate::shown;
 
 /// Keywords that describe and check nothing.
 const DESCRIPTIVE: [&str; 18] = [
@@ -33,30 +35,49 @@ const TYPES: [&str; 7] = ["array", "boolean", "integer", "null", "number", "obje
 
 /// Patterns of one schema.
 const MAX_PATTERNS: usize = 64;
-/// What reading them may take: a quarter of a second. Sixty classes like `[^x]` in patterns that ignore case take as much.
-const MAX_READING: u64 = 1 << 26;
 /// A schema in a schema in a schema.
 const MAX_DEPTH: usize = 64;
 
-/// Looks through all of it.
-pub(super) fn patterns(root: &Value) -> Result<HashMap<String, Pattern>, String> {
-    let mut patterns = Patterns { all: HashMap::new(), left: MAX_READING };
-    look_through(root, root, "", &mut patterns)?;
-    Ok(patterns.all)
-}
+/// What is done with a pattern; the error is what is wrong with it.
+type See<'s> = &'s mut dyn FnMut(&str) -> Result<(), String>;
 
-struct Patterns {
-    all: HashMap<String, Pattern>,
-    /// Of what reading may take.
-    left: u64,
-}
-
-fn look_through(
+/// Looks through all of it, and reads its patterns, of which each has at most so many bytes.
+pub(super) fn patterns(
     root: &Value,
-    schema: &Value,
-    place: &str,
-    patterns: &mut Patterns,
-) -> Result<(), String> {
+    longest: usize,
+    reading: &mut Reading,
+) -> Result<HashMap<String, Pattern>, String> {
+    let mut patterns = HashMap::new();
+    let mut read = |text: &str| {
+        if patterns.contains_key(text) {
+            return Ok(());
+        }
+        if patterns.len() >= MAX_PATTERNS {
+            return Err("is one pattern too many".to_owned());
+        }
+        if text.len() > longest {
+            let longest = format_bytes(longest as u64);
+            return Err(format!("`{}` is longer than {longest}", shown(text)));
+        }
+        let pattern =
+            Pattern::as_written(text.to_owned(), &mut reading.left).map_err(no_pattern)?;
+        patterns.insert(text.to_owned(), pattern);
+        Ok(())
+    };
+    look_through(root, root, "", &mut read)?;
+    Ok(patterns)
+}
+
+/// Looks through all of it, and at its patterns as far as they are quickly told.
+pub(super) fn look_at(root: &Value) -> Result<(), String> {
+    look_through(root, root, "", &mut |text| Pattern::look_at_as_written(text).map_err(no_pattern))
+}
+
+fn no_pattern(reason: &str) -> String {
+    format!("is not a regular expression without look-around: it {reason}")
+}
+
+fn look_through(root: &Value, schema: &Value, place: &str, see: See<'_>) -> Result<(), String> {
     let schema = match schema {
         Value::Bool(_) => return Ok(()),
         Value::Object(schema) => schema,
@@ -67,7 +88,7 @@ fn look_through(
     }
     for (keyword, value) in schema {
         let here = format!("{place}/{keyword}");
-        let mut inner = |value: &Value, place: &str| look_through(root, value, place, patterns);
+        let mut inner = |value: &Value, place: &str| look_through(root, value, place, see);
         match keyword.as_str() {
             "properties" | "$defs" | "definitions" => {
                 for (name, value) in object(value, &here)? {
@@ -82,7 +103,10 @@ fn look_through(
                     inner(value, &format!("{here}/{index}"))?;
                 }
             }
-            "pattern" => pattern(value, &here, patterns)?,
+            "pattern" => {
+                let text = value.as_str().ok_or_else(|| at(&here, "is not text"))?;
+                see(text).map_err(|problem| at(&here, &problem))?;
+            }
             "$ref" => {
                 if value.as_str().and_then(|reference| referred(root, reference)).is_none() {
                     return Err(at(&here, "does not lead to `#/$defs/NAME` of this schema"));
@@ -131,7 +155,7 @@ fn look_through(
 
 fn at(place: &str, problem: &str) -> String {
     let place = if place.is_empty() { "/" } else { place };
-    format!("`{}` {problem}", crate::shown(place))
+    format!("`{}` {problem}", shown(place))
 }
 
 fn object<'a>(value: &'a Value, place: &str) -> Result<&'a Map<String, Value>, String> {
@@ -145,19 +169,4 @@ fn types(value: &Value, place: &str) -> Result<(), String> {
         word => known(word),
     };
     if fine { Ok(()) } else { Err(at(place, "is none of the types of JSON")) }
-}
-
-fn pattern(value: &Value, place: &str, patterns: &mut Patterns) -> Result<(), String> {
-    let Some(text) = value.as_str() else { return Err(at(place, "is not text")) };
-    if patterns.all.contains_key(text) {
-        return Ok(());
-    }
-    if patterns.all.len() >= MAX_PATTERNS {
-        return Err(at(place, "is one pattern too many"));
-    }
-    let pattern = Pattern::as_written(text.to_owned(), &mut patterns.left).map_err(|reason| {
-        at(place, &format!("is not a regular expression without look-around: it {reason}"))
-    })?;
-    patterns.all.insert(text.to_owned(), pattern);
-    Ok(())
 }

@@ -26,6 +26,10 @@ const MAX_EACH: u64 = 8 << 20;
 /// Bytes of a pattern. One that lists names is long and takes little.
 const MAX_PATTERN: usize = 16 << 10;
 
+/// What reading patterns may take: a quarter of a second. Sixty classes like `[b-\u{10ffff}]`, where patterns ignore case,
+/// take as much.
+const MAX_READING: u64 = 1 << 26;
+
 /// Comparisons that a check may take at once, while others wait: some milliseconds.
 const QUICK: usize = 10_000;
 
@@ -39,19 +43,27 @@ pub struct Schema {
     width: Option<usize>,
 }
 
+/// What reading the patterns of schemas that come in together may still take.
+#[derive(Debug)]
+pub struct Reading {
+    left: u64,
+}
+
+impl Default for Reading {
+    fn default() -> Self {
+        Self { left: MAX_READING }
+    }
+}
+
 impl Schema {
-    /// A schema that comes in.
+    /// A schema that comes in, perhaps with others.
     ///
     /// # Errors
     /// Names the place in the schema and what is wrong with it.
-    pub fn new(root: Value) -> Result<Self, String> {
-        let schema = Self::kept(root)?;
+    pub fn new(root: Value, reading: &mut Reading) -> Result<Self, String> {
+        let schema = Self::read(root, MAX_PATTERN, reading)?;
         let mut together = 0_u64;
         for (text, pattern) in schema.patterns.iter() {
-            if text.len() > MAX_PATTERN {
-                let most = format_bytes(MAX_PATTERN as u64);
-                return Err(format!("pattern `{}` is longer than {most}", shown(text)));
-            }
             if pattern.bytes() > MAX_EACH {
                 let most = format_bytes(MAX_EACH);
                 return Err(format!("pattern `{}` would take more than {most}", shown(text)));
@@ -70,7 +82,19 @@ impl Schema {
     /// # Errors
     /// As [`Self::new`].
     pub fn kept(root: Value) -> Result<Self, String> {
-        let patterns = declared::patterns(&root)?;
+        Self::read(root, usize::MAX, &mut Reading::default())
+    }
+
+    /// As far as it is quickly told: all but what patterns take.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn look_at(root: &Value) -> Result<(), String> {
+        declared::look_at(root)
+    }
+
+    fn read(root: Value, longest: usize, reading: &mut Reading) -> Result<Self, String> {
+        let patterns = declared::patterns(&root, longest, reading)?;
         let owner = Owner::default();
         let patterns: HashMap<_, _> =
             patterns.into_iter().map(|(text, pattern)| (text, pattern.owned_by(owner))).collect();

@@ -3,12 +3,17 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::Schema;
+use super::{Reading, Schema};
+
+/// A schema that comes in alone.
+fn declared(schema: Value) -> Result<Schema, String> {
+    Schema::new(schema, &mut Reading::default())
+}
 
 /// Whether the value fits, and that it fits for the reason that is named.
 #[track_caller]
 fn check(schema: &Value, value: &Value, expected: Result<(), &str>) {
-    let found = Schema::new(schema.clone()).expect("a schema").check(value);
+    let found = declared(schema.clone()).expect("a schema").check(value);
     match (&found, expected) {
         (Ok(()), Ok(())) => {}
         (Err(reason), Err(words)) if reason.contains(words) => {}
@@ -102,10 +107,10 @@ fn what_cannot_be_checked_cannot_be_declared() {
         json!({"$ref": "#/properties/a", "properties": {"a": {}}}),
         json!([]),
     ] {
-        assert!(Schema::new(schema.clone()).is_err(), "{schema}");
+        assert!(declared(schema.clone()).is_err(), "{schema}");
     }
-    assert!(Schema::new(json!({"pattern": "a".repeat(16 << 10)})).is_ok());
-    assert!(Schema::new(json!({"pattern": "a{100}{100}"})).is_ok());
+    assert!(declared(json!({"pattern": "a".repeat(16 << 10)})).is_ok());
+    assert!(declared(json!({"pattern": "a{100}{100}"})).is_ok());
 }
 
 #[test]
@@ -135,7 +140,7 @@ fn what_patterns_take_is_judged_when_they_come_in() {
         (json!({"pattern": r"\w{100}x"}), r"pattern `\\w{100}x` would take more than 8 MiB"),
         (of(64), "patterns would take more than 128 MiB together"),
     ] {
-        assert_eq!(Schema::new(schema.clone()).unwrap_err(), words);
+        assert_eq!(declared(schema.clone()).unwrap_err(), words);
         // One that came in before is what it was.
         let schema = Schema::kept(schema).expect("it was let in");
         assert_eq!(
@@ -143,7 +148,7 @@ fn what_patterns_take_is_judged_when_they_come_in() {
             words.contains('x')
         );
     }
-    assert!(Schema::new(of(40)).is_ok());
+    assert!(declared(of(40)).is_ok());
 }
 
 #[test]
@@ -179,23 +184,40 @@ fn matching_is_counted() {
 #[test]
 fn patterns_that_take_long_to_read_are_not_read() {
     let classes = |count: usize, flag: &str| json!({"pattern": format!("{flag}{}", "[ -\u{10ffff}]".repeat(count))});
-    assert!(Schema::new(classes(10, "(?i)")).is_ok());
-    assert!(Schema::new(classes(1000, "")).is_ok());
-    let refused = Schema::new(classes(1000, "(?i)")).unwrap_err();
+    assert!(declared(classes(10, "(?i)")).is_ok());
+    assert!(declared(classes(1000, "")).is_ok());
+    let refused = declared(classes(1000, "(?i)")).unwrap_err();
     assert!(refused.contains("too long to read"), "{refused}");
+    // What is part of a class counts as what it stands for, and not as what it is written with.
+    let negated = json!({"pattern": format!("(?i){}", "[a[:^alpha:]]".repeat(1000))});
+    assert!(declared(negated.clone()).unwrap_err().contains("too long to read"));
+    // Where it is only looked at, too, and what is malformed is told there.
+    assert_eq!(Schema::look_at(&negated), Ok(()));
+    assert!(Schema::look_at(&json!({"pattern": "(?=a)"})).is_err());
+    // Nor what is long by itself.
+    for long in [r"\w".repeat(1 << 20), "a".repeat(1 << 20)] {
+        let long = json!({"pattern": long});
+        assert!(declared(long.clone()).unwrap_err().contains("longer than 16 KiB"));
+        assert!(Schema::kept(long.clone()).unwrap_err().contains("too long"));
+        assert!(Schema::look_at(&long).unwrap_err().contains("too long"));
+    }
     // All of a schema, together.
     let each: Vec<_> = (0..20)
         .map(|n| json!({"pattern": format!("(?i){n}{}", "[b-\u{10ffff}]".repeat(4))}))
         .collect();
-    let refused = Schema::new(json!({"anyOf": each})).unwrap_err();
+    let refused = declared(json!({"anyOf": each})).unwrap_err();
     assert!(refused.contains("too long to read"), "{refused}");
+    // And all that come together.
+    let mut reading = Reading::default();
+    let come: Vec<_> = each.iter().map(|one| Schema::new(one.clone(), &mut reading)).collect();
+    assert!(come[0].is_ok() && come[19].is_err());
 }
 
 #[test]
 fn a_long_pattern_that_came_in_before_is_what_it_was() {
     let names: Vec<_> = (0..2000).map(|n| format!("name-{n:05}")).collect();
     let schema = json!({"pattern": format!("^(?:{})$", names.join("|"))});
-    assert!(Schema::new(schema.clone()).unwrap_err().contains("longer than 16 KiB"));
+    assert!(declared(schema.clone()).unwrap_err().contains("longer than 16 KiB"));
     let kept = Schema::kept(schema).unwrap();
     assert_eq!(kept.check(&json!("name-01234")), Ok(()));
     assert!(kept.check(&json!("name-x")).is_err());
@@ -203,7 +225,7 @@ fn a_long_pattern_that_came_in_before_is_what_it_was() {
 
 #[test]
 fn what_takes_long_is_told_before() {
-    let takes = |schema: Value, bytes: usize| Schema::new(schema).unwrap().takes_long(bytes);
+    let takes = |schema: Value, bytes: usize| declared(schema).unwrap().takes_long(bytes);
     let plain =
         || json!({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]});
     assert!(!takes(plain(), 500));
@@ -249,7 +271,7 @@ fn any_json() -> impl Strategy<Value = Value> {
 proptest! {
     #[test]
     fn nothing_panics(schema in any_json(), value in any_json()) {
-        if let Ok(schema) = Schema::new(schema) {
+        if let Ok(schema) = declared(schema) {
             let _ = schema.check(&value);
         }
     }

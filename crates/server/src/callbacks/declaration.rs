@@ -6,7 +6,7 @@ use belljar_api::v1;
 use belljar_codes::Code;
 use belljar_policy::SecretName;
 use belljar_policy::document::Tool;
-use belljar_policy::json_schema::Schema;
+use belljar_policy::json_schema::{Reading, Schema};
 use serde_json::Value;
 
 use super::{MAX_SECRETS, MAX_TOOLS, MAX_WORDS, check_json};
@@ -38,8 +38,9 @@ impl Offer {
             return Err(refused(format!("there are {count} tools, more than {MAX_TOOLS}")));
         }
         let mut tools = BTreeMap::new();
+        let mut reading = Reading::default();
         for tool in hello.tools {
-            let tool = Declaration::new(tool)?;
+            let tool = Declaration::new(tool, &mut reading)?;
             if let Some(twin) = tools.insert(tool.name.clone(), tool) {
                 return Err(refused(format!("tool `{}` is declared twice", twin.name)));
             }
@@ -58,7 +59,7 @@ impl Offer {
 }
 
 impl Declaration {
-    fn new(tool: v1::ToolDeclaration) -> Result<Self> {
+    fn new(tool: v1::ToolDeclaration, reading: &mut Reading) -> Result<Self> {
         let v1::ToolDeclaration { name, description, mut input_schema } = tool;
         if !Tool::is_name(&name) {
             return Err(Problem::new(
@@ -81,7 +82,7 @@ impl Declaration {
         if !schema.is_object() {
             return Err(refused(format!("the input schema of tool `{name}` is not an object")));
         }
-        let schema = Schema::new(schema).map_err(|reason| {
+        let schema = Schema::new(schema, reading).map_err(|reason| {
             refused(format!("the input schema of tool `{name}` cannot be checked: {reason}"))
         })?;
         Ok(Self { name, description, schema })

@@ -263,7 +263,7 @@ mod tests {
             let busy = tokio::task::spawn_blocking(move || told.recv().unwrap());
             let schema = |pattern: &str| {
                 let a = serde_json::json!({"type": "string", "pattern": pattern});
-                Schema::new(serde_json::json!({"properties": {"a": a}})).unwrap()
+                Schema::kept(serde_json::json!({"properties": {"a": a}})).unwrap()
             };
             let long = format!(r#"{{"a": "b", "b": "{}"}}"#, "b".repeat(SHORT));
             let mut waiting = Vec::new();

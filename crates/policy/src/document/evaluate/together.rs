@@ -6,7 +6,7 @@ use std::collections::HashSet;
 
 use super::{Pattern, as_text};
 use crate::document::{Document, Operator, Refusal};
-use crate::json_schema::Schema;
+use crate::json_schema::{Reading, Schema};
 use crate::limits::format_bytes;
 use crate::{Invalid, shown};
 
@@ -22,9 +22,10 @@ const MAX_READING: u64 = 1 << 30;
 pub(crate) fn check_together<'a>(
     documents: impl Iterator<Item = &'a Document> + Clone,
 ) -> Result<(), Refusal> {
+    let mut reading = Reading::default();
     for tool in documents.clone().flat_map(|document| &document.tools) {
         if let Some(schema) = &tool.input_schema
-            && let Err(reason) = Schema::new(schema.clone())
+            && let Err(reason) = Schema::new(schema.clone(), &mut reading)
         {
             return Err(Refusal::whole(
                 format!("tool `{}` has an input schema whose {reason}", shown(&tool.name)),

@@ -120,8 +120,8 @@ impl Check for Tool {
                 "write a JSON Schema",
             ),
             // Also of documents that are kept; what patterns take is judged where documents come in.
-            Some(schema) => match Schema::kept(schema.clone()) {
-                Ok(_) => Ok(()),
+            Some(schema) => match Schema::look_at(schema) {
+                Ok(()) => Ok(()),
                 Err(reason) => refuse(
                     format!("has an input schema whose {reason}"),
                     "see the guide to tools for the keywords that are checked",

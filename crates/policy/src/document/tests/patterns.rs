@@ -60,6 +60,22 @@ fn what_takes_long_to_read_is_refused_unread() {
 }
 
 #[test]
+fn schemas_of_many_tools_are_read_in_the_time_of_one() {
+    let tools = |count: usize| {
+        let tool = |number: usize| {
+            let pattern = format!("(?i){number}{}", "[b-\\U0010ffff]".repeat(10));
+            format!(
+                "- {{name: t{number}, command: ['true'], input_schema: {{pattern: \"{pattern}\"}}}}\n"
+            )
+        };
+        parsed(&format!("tools:\n{}", (0..count).map(tool).collect::<String>()))
+    };
+    assert!(tools(5).is_ok());
+    let refused = tools(1000).unwrap_err();
+    assert!(refused.message.contains("takes too long to read"), "{refused}");
+}
+
+#[test]
 fn the_greatest_pattern_can_be_built() {
     // Each close to the greatest cost, and of a kind of its own.
     for pattern in [r"\w{25}x", r"(?i)[a-z]{4900}", ".{9900}x", "(a?){19900}", r"\d{250}"] {
