@@ -15,7 +15,7 @@ use crate::fault::point;
 use crate::live::{self, Live};
 use crate::network::authority;
 use crate::plan::{Plan, network_enforcement};
-use crate::store::{Claimed, End, EnforcementRecord, KeyClaim, SandboxRecord, State};
+use crate::store::{End, EnforcementRecord, KeyClaim, Reserved, SandboxRecord, State};
 use crate::time::{duration_ms, now_ms};
 use crate::transition::{Work, end, release};
 use crate::{Asker, CreateRequest, Error, Result, policy, volume};
@@ -75,8 +75,13 @@ pub(crate) async fn create_once(
         details: plan.details(request, &[]),
     };
     policy::permit_create(inner, asker, &record, request).await?;
-    if inner.store.reserve(&record, key).await? != Claimed::New {
-        return Ok(None);
+    let mut layers = None;
+    loop {
+        match inner.store.reserve(&record, key, layers.as_deref()).await? {
+            Reserved::New => break,
+            Reserved::Known => return Ok(None),
+            Reserved::Unwritten => layers = policy::written(request).await?,
+        }
     }
     point("create.reserved");
 

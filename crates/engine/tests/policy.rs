@@ -13,7 +13,7 @@ use belljar_engine::{
     Question, QuestionKind, SandboxPolicy,
 };
 use belljar_policy::document::{Action, Context, Document, Format, Layer};
-use belljar_policy::{Asked, Environment, Limits};
+use belljar_policy::{Asked, Environment, Limits, SandboxName};
 use support::{Setup, exec, open};
 
 const DENIES_PUBLISHING: &str = "
@@ -330,24 +330,49 @@ async fn a_policy_that_did_not_change_is_put_again_at_the_limit() {
     let (name, document) = ("web".parse().unwrap(), policy("name: web"));
     let first = policies.put(&name, &document).await.unwrap();
     let database = rusqlite::Connection::open(setup.state().join("belljar.db")).unwrap();
-    // With that one, as many versions and bytes as there may be, and all of it noted long ago.
+    // With that one, as many versions and bytes as there may be.
     let many =
         "WITH RECURSIVE number(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < 998)
                 INSERT INTO policies (tenant, name, version, digest, created_at)
                 SELECT 'default', 'many', n, 'digest', n FROM number";
     database.execute(many, []).unwrap();
-    let large = "INSERT INTO policy_documents (digest, layers, noted_at)
-                 SELECT 'digest', zeroblob((256 << 20) - sum(octet_length(layers))), 0 FROM policy_documents";
+    let large = "INSERT INTO policy_documents (digest, layers, tenant)
+                 SELECT 'digest', zeroblob((256 << 20) - sum(octet_length(layers))), 'default' FROM policy_documents";
     database.execute(large, []).unwrap();
-    let some_time_passes = || database.execute("UPDATE policy_documents SET noted_at = 0", []);
-    some_time_passes().unwrap();
     // Documents that are kept already take nothing more, also under another name.
     policies.put(&"other".parse().unwrap(), &document).await.unwrap();
-    some_time_passes().unwrap();
     assert_eq!(policies.put(&name, &document).await.unwrap(), first);
-    some_time_passes().unwrap();
     let third = policies.put(&"third".parse().unwrap(), &document).await.unwrap_err();
     assert_eq!(third.code(), Code::QuotaExceeded);
     let new = policies.put(&name, &policy("name: changed")).await.unwrap_err();
     assert_eq!(new.code(), Code::QuotaExceeded);
+    // There is room again as soon as versions are removed.
+    policies.remove(&"many".parse().unwrap()).await.unwrap();
+    policies.put(&name, &policy("name: changed")).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_sandbox_that_is_refused_leaves_nothing_of_its_policy() {
+    let setup = Setup::new().await;
+    let database = rusqlite::Connection::open(setup.state().join("belljar.db")).unwrap();
+    let documents = || {
+        let count = "SELECT count(*) FROM policy_documents";
+        database.query_row(count, [], |row| row.get::<_, i64>(0)).unwrap()
+    };
+    let create = |number: u32| {
+        let document = PolicyChoice::Documents(policy(&format!("name: p{number}")));
+        let name = Some(SandboxName::parse("web").unwrap());
+        setup.engine.create(CreateRequest { name, policy: Some(document), ..Default::default() })
+    };
+    let made = create(0).await.unwrap();
+    assert_eq!(documents(), 1);
+    for number in 1..4 {
+        let error = create(number).await.unwrap_err();
+        assert_eq!(error.code(), Code::SandboxExists);
+    }
+    assert_eq!(documents(), 1);
+    // One that others run under is found, and stays.
+    setup.engine.destroy(made.id.as_str()).await.unwrap();
+    create(0).await.unwrap();
+    assert_eq!(documents(), 1);
 }

@@ -9,7 +9,7 @@ use belljar_policy::scan::{self, Finding};
 use belljar_policy::{MountSpec, SandboxId};
 
 use super::narrow::{check_environment, narrow_lease, narrow_timeout};
-use super::{Asker, Governed, Question, QuestionKind, judge, keep, resolved};
+use super::{Asker, Governed, Question, QuestionKind, judge, resolved};
 use crate::engine::Inner;
 use crate::store::SandboxRecord;
 use crate::time::now_ms;
@@ -107,7 +107,7 @@ pub(crate) async fn permit_lease(
     narrow_lease(&governed.policy, Duration::from_millis(age), hard)
 }
 
-/// Asks whether a sandbox may be made, and keeps the documents that it is going to run under.
+/// Asks whether a sandbox may be made.
 pub(crate) async fn permit_create(
     inner: &Inner,
     asker: &Asker,
@@ -119,8 +119,7 @@ pub(crate) async fn permit_create(
     let secrets = request.environment.iter().map(|(_, value)| value.to_owned()).collect();
     let context = creation(record, request);
     let question = Question { secrets, ..Question::new(QuestionKind::Create, context) };
-    judge(&inner.audit, &governed, asker, question).await?.permitted()?;
-    keep(inner, policy, None).await
+    judge(&inner.audit, &governed, asker, question).await?.permitted().map(drop)
 }
 
 fn creation(record: &SandboxRecord, request: &CreateRequest) -> Context {

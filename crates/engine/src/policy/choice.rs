@@ -112,23 +112,17 @@ async fn find(
     }
 }
 
-/// Keeps the documents for as long as a sandbox runs under them, or a policy of a tenant has them, which has that name. The
-/// tenant has to have room: documents of a policy that is refused afterwards would stay for a while.
-pub(crate) async fn keep(
-    inner: &Inner,
-    policy: &Arc<SandboxPolicy>,
-    to_keep_for: Option<(&TenantId, &str)>,
-) -> Result<()> {
-    if inner.store.keeps_documents(&policy.digest).await? {
-        return Ok(());
+/// The documents of a request that was governed, as they are kept.
+pub(crate) async fn written(request: &CreateRequest) -> Result<Option<String>> {
+    match resolved(request) {
+        Some(policy) => written_layers(policy).await.map(Some),
+        None => Ok(None),
     }
-    let documents = Arc::clone(policy);
-    let written = aside(move || store::written_layers(documents.layers())).await??;
-    if let Some((tenant, name)) = to_keep_for {
-        let (digest, bytes) = (&policy.digest, written.len() as u64);
-        inner.store.check_policy_room(tenant, name, digest, bytes).await?;
-    }
-    inner.store.keep_documents(&policy.digest, &written).await
+}
+
+pub(super) async fn written_layers(policy: &Arc<SandboxPolicy>) -> Result<String> {
+    let policy = Arc::clone(policy);
+    aside(move || store::written_layers(policy.layers())).await?
 }
 
 pub(super) fn not_found(name: &PolicyName) -> Error {

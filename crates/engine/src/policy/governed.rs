@@ -108,7 +108,12 @@ impl Policies {
             return Ok(Arc::clone(known));
         }
         let digest = &reference.digest;
-        let lost = || Error::new(Code::StateFailed, format!("the policy {digest} is not kept"));
+        let lost = || {
+            Error::new(Code::PolicyNotFound, format!("the policy {digest} is no longer kept"))
+                .with_remedy(
+                    "policies of sandboxes that have ended go first where a tenant has too much",
+                )
+        };
         let text = inner.store.documents(digest).await?.ok_or_else(lost)?;
         let bytes = text.len();
         let long = bytes > SandboxPolicy::SHORT;
@@ -163,7 +168,8 @@ mod tests {
             let options = EngineOptions::new(directory.path(), Vec::new());
             let inner = Engine::open(options).await.unwrap().inner;
             let written = store::written_layers(&layers).unwrap();
-            inner.store.keep_documents(&reference.digest, &written).await.unwrap();
+            let documents = store::Documents { digest: &reference.digest, layers: &written };
+            inner.store.put_policy(&TenantId::default(), "old", documents).await.unwrap();
             let found = inner.policies.find(&inner, &reference).await.unwrap();
             assert_eq!(found.digest, reference.digest);
         }

@@ -5,9 +5,10 @@ use std::time::SystemTime;
 
 use belljar_policy::TenantId;
 
-use super::choice::not_found;
+use super::choice::{not_found, written_layers};
 use super::{PolicyName, PolicyRef, SandboxPolicy};
 use crate::engine::Inner;
+use crate::store::Documents;
 use crate::{Result, Scope};
 
 /// One version of a kept policy.
@@ -37,8 +38,9 @@ impl Policies {
     pub async fn put(&self, name: &PolicyName, policy: &Arc<SandboxPolicy>) -> Result<KeptPolicy> {
         self.scope.may_create()?;
         let tenant = self.scope.tenant();
-        super::keep(&self.inner, policy, Some((&tenant, &name.name))).await?;
-        self.inner.store.put_policy(&tenant, &name.name, &policy.digest).await
+        let layers = &written_layers(policy).await?;
+        let documents = Documents { digest: &policy.digest, layers };
+        self.inner.store.put_policy(&tenant, &name.name, documents).await
     }
 
     /// One version with its documents.

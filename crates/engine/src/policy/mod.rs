@@ -26,7 +26,7 @@ use belljar_policy::{Invalid, shown};
 
 pub(crate) use ask::{Permitted, permit_create, permit_exec, permit_lease};
 pub use choice::{PolicyChoice, PolicyName};
-pub(crate) use choice::{govern, keep, resolved};
+pub(crate) use choice::{govern, resolved, written};
 pub(crate) use files::FileGuard;
 pub(crate) use governed::{Governed, Policies as PolicyCache};
 pub(crate) use judge::judge;

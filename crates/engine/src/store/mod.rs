@@ -30,14 +30,14 @@ pub(crate) use events::EventStore;
 pub(crate) use idempotency::{Claimed, IdempotencyStore, KeyClaim, Operation};
 pub(crate) use keys::{KeyStore, StoredKey};
 pub(crate) use listing::Listing;
-pub(crate) use policies::{LayerRecord, PolicyStore, read_layers, written_layers};
+pub(crate) use policies::{Documents, LayerRecord, PolicyStore, read_layers, written_layers};
 pub(crate) use ports::PortStore;
 pub(crate) use processes::{Ended, ProcessStore};
 pub(crate) use record::{
     Details, EnforcementRecord, ExitRecord, Owner, PolicyRecord, ProcessDetails, ProcessRecord,
     ProcessStatus, SandboxRecord, State, WorkspaceRecord,
 };
-pub(crate) use sandboxes::{SandboxStore, check_usable};
+pub(crate) use sandboxes::{Reserved, SandboxStore, check_usable};
 pub(crate) use secrets::SecretStore;
 pub(crate) use sqlite::SqliteStore;
 pub(crate) use tenants::TenantStore;

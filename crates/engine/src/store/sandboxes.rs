@@ -9,17 +9,34 @@ use super::listing::{Conditions, Listing, text};
 use super::record::{Details, ProcessStatus, SandboxRecord, State};
 use super::rows::{parsed, sandbox_columns, sandbox_from, state};
 use super::sqlite::{Change, Fault, failed, to_integer, to_json};
-use super::{Claimed, End, KeyClaim, SqliteStore, Step, Which, idempotency, tenants};
+use super::{
+    Claimed, Documents, End, KeyClaim, SqliteStore, Step, Which, idempotency, policies, tenants,
+};
 use crate::events::EventKind;
 use crate::query::SandboxQuery;
 use crate::time::now_ms;
 use crate::{Error, Result};
 
+/// What came of reserving a sandbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reserved {
+    New,
+    /// The same request came before, with the same key.
+    Known,
+    /// The documents of its policy are not kept and were not given.
+    Unwritten,
+}
+
 #[async_trait::async_trait]
 pub(crate) trait SandboxStore: Send + Sync {
-    /// Adds a sandbox that is about to be started, with both steps, unless the key is known. `SandboxExists` if a live one
-    /// has its name, `TenantNotFound`, or `QuotaExceeded`.
-    async fn reserve(&self, record: &SandboxRecord, key: Option<&KeyClaim>) -> Result<Claimed>;
+    /// Adds a sandbox that is about to be started, with its steps and the documents of its policy, unless the key is known or
+    /// documents are missing. `SandboxExists` if a live one has its name, `TenantNotFound`, or `QuotaExceeded`.
+    async fn reserve(
+        &self,
+        record: &SandboxRecord,
+        key: Option<&KeyClaim>,
+        layers: Option<&str>,
+    ) -> Result<Reserved>;
 
     /// Notes that a step is about to happen.
     async fn journal(&self, id: &SandboxId, step: Step) -> Result<()>;
@@ -102,19 +119,30 @@ pub(crate) trait SandboxStore: Send + Sync {
 
 #[async_trait::async_trait]
 impl SandboxStore for SqliteStore {
-    async fn reserve(&self, record: &SandboxRecord, key: Option<&KeyClaim>) -> Result<Claimed> {
+    async fn reserve(
+        &self,
+        record: &SandboxRecord,
+        key: Option<&KeyClaim>,
+        layers: Option<&str>,
+    ) -> Result<Reserved> {
         let details = to_json(&record.details)?;
         let limits = &record.details.limits;
+        let digest = record.details.policy.as_ref().map(|policy| policy.digest.as_str());
         let inserted = self.write(|change| {
+            if let (Some(digest), None) = (digest, layers)
+                && !policies::are_kept(change, digest)?
+            {
+                return Ok(Reserved::Unwritten);
+            }
             let claimed = idempotency::claim(change, &record.tenant, key, record.id.as_str())?;
             if claimed != Claimed::New {
-                return Ok(claimed);
+                return Ok(Reserved::Known);
             }
             change
                 .prepare_cached(
                     "INSERT INTO sandboxes (id, name, backend, state, owner, worker, created_at, used_at, idle_ms,
-                     hard_ms, failure, details, tenant, hard_from, memory_bytes, milli_cpus, disk_bytes)
-                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
+                     hard_ms, failure, details, tenant, hard_from, memory_bytes, milli_cpus, disk_bytes, policy)
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)",
                 )?
                 .execute(params![
                     record.id.as_str(),
@@ -134,16 +162,20 @@ impl SandboxStore for SqliteStore {
                     to_integer(limits.memory_bytes.value),
                     limits.cpu_millis.value,
                     to_integer(limits.disk_bytes.value),
+                    digest,
                 ])?;
             // Afterwards, so that a name that is taken is told first.
             tenants::check_sandbox(change, &record.tenant)?;
+            if let (Some(digest), Some(layers)) = (digest, layers) {
+                policies::keep(change, &record.tenant, Documents { digest, layers })?;
+            }
             // All that creating does, before any of it is done.
             for step in [Step::Reserved, Step::Starting, Step::Configuring] {
                 note(change, &record.id, step)?;
             }
             let detail = [("backend", &*record.backend), ("template", &*record.details.template)];
             tell(change, &record.id, EventKind::SandboxCreated, &detail)?;
-            Ok(claimed)
+            Ok(Reserved::New)
         });
         match inserted {
             Err(Fault::Database(rusqlite::Error::SqliteFailure(error, _)))

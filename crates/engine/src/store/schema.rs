@@ -210,6 +210,18 @@ const MIGRATIONS: &[&str] = &["
     CREATE INDEX keys_own ON keys (hash) WHERE own;
     -- All that counting a tenant's keys asks for, so that those of others are not looked at.
     CREATE INDEX keys_counted ON keys (tenant, role, revoked_at, expires_at);
+", "
+    -- What documents are kept for, and who brought them first.
+    ALTER TABLE sandboxes ADD COLUMN policy TEXT;
+    UPDATE sandboxes SET policy = json_extract(details, '$.policy.digest');
+    CREATE INDEX sandbox_policies ON sandboxes (policy) WHERE policy IS NOT NULL;
+    CREATE INDEX policy_digests ON policies (digest) WHERE digest IS NOT NULL;
+    ALTER TABLE policy_documents DROP COLUMN noted_at;
+    ALTER TABLE policy_documents ADD COLUMN tenant TEXT;
+    UPDATE policy_documents SET tenant = coalesce(
+        (SELECT tenant FROM policies AS p WHERE p.digest = policy_documents.digest),
+        (SELECT tenant FROM sandboxes AS s WHERE s.policy = policy_documents.digest));
+    CREATE INDEX policy_documents_brought ON policy_documents (tenant);
 "];
 
 /// Brings the file to the newest schema, once, however many processes open it at the same time.
@@ -303,6 +315,23 @@ mod tests {
             let known: i64 = connection.query_row(known, [], |row| row.get(0)).unwrap();
             assert_eq!(known, keys);
         }
+    }
+
+    #[test]
+    fn documents_of_older_state_are_counted_for_whoever_has_them() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        apply(&mut connection, &MIGRATIONS[..HAD_KEYS]).unwrap();
+        let older = r#"
+            INSERT INTO policy_documents VALUES ('a', '', 1), ('b', '', 1), ('c', '', 1);
+            INSERT INTO policies VALUES ('one', 'web', 1, 'a', 1);
+            INSERT INTO sandboxes (id, backend, state, created_at, used_at, details, tenant)
+            VALUES ('s', 'native', 'ready', 1, 2, '{"policy": {"digest": "b"}}', 'two');"#;
+        connection.execute_batch(older).unwrap();
+        migrate(&mut connection).unwrap();
+        let mut brought = connection.prepare("SELECT tenant FROM policy_documents").unwrap();
+        let brought = brought.query_map([], |row| row.get::<_, Option<String>>(0)).unwrap();
+        let brought: Vec<_> = brought.map(Result::unwrap).collect();
+        assert_eq!(brought, [Some("one".to_owned()), Some("two".to_owned()), None]);
     }
 
     #[test]

@@ -217,7 +217,7 @@ impl Store for SqliteStore {
             events::prune(change, ended_before_ms)?;
             idempotency::prune(change)?;
             keys::prune(change, ended_before_ms)?;
-            policies::prune(change, ended_before_ms)?;
+            policies::prune(change)?;
             change
                 .prepare_cached("DELETE FROM processes WHERE finished_at < ?1 RETURNING id")?
                 .query_map([ended_before_ms], |row| parsed(row, 0, ProcessId::parse))?

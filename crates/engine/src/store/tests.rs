@@ -57,7 +57,7 @@ fn process(sandbox: &SandboxId) -> ProcessRecord {
 async fn records_come_back_as_they_went_in() {
     let (_directory, store) = store();
     let record = record(&store, Some("web"));
-    store.reserve(&record, None).await.unwrap();
+    store.reserve(&record, None, None).await.unwrap();
     assert_eq!(store.sandbox(&record.id).await.unwrap().unwrap(), record);
     assert_eq!(store.sandbox_named(&TenantId::default(), "web").await.unwrap().unwrap(), record);
     assert!(record.id.as_str().starts_with(store.node()));
@@ -77,13 +77,13 @@ async fn a_name_belongs_to_one_live_sandbox() {
     let (_directory, store) = store();
     let first = record(&store, Some("web"));
     let second = record(&store, Some("web"));
-    store.reserve(&first, None).await.unwrap();
-    assert_eq!(store.reserve(&second, None).await.unwrap_err().code(), Code::SandboxExists);
+    store.reserve(&first, None, None).await.unwrap();
+    assert_eq!(store.reserve(&second, None, None).await.unwrap_err().code(), Code::SandboxExists);
     assert_eq!(store.sandbox(&second.id).await.unwrap(), None);
 
     let destroying = Some(State::Destroying);
     assert!(store.claim(&first.id, None, "me", &[Step::Stopping], destroying, None).await.unwrap());
-    store.reserve(&second, None).await.unwrap();
+    store.reserve(&second, None, None).await.unwrap();
     assert_eq!(
         store.sandbox_named(&TenantId::default(), "web").await.unwrap().unwrap().id,
         second.id
@@ -94,7 +94,7 @@ async fn a_name_belongs_to_one_live_sandbox() {
 async fn the_end_of_a_sandbox_ends_what_belongs_to_it() {
     let (_directory, store) = store();
     let record = record(&store, Some("web"));
-    store.reserve(&record, None).await.unwrap();
+    store.reserve(&record, None, None).await.unwrap();
     store.journal(&record.id, Step::Applying).await.unwrap();
     let steps = store.steps(&record.id).await.unwrap();
     assert_eq!(steps, ["reserved", "starting", "configuring", "applying"]);
@@ -126,7 +126,7 @@ async fn a_process_is_added_only_where_it_could_run() {
         added.map(drop).map_err(|error| error.code())
     };
     assert_eq!(add().await, Err(Code::SandboxGone));
-    store.reserve(&record, None).await.unwrap();
+    store.reserve(&record, None, None).await.unwrap();
     assert_eq!(add().await, Ok(()));
     store.ready(&record.id, &record.details).await.unwrap();
     assert_eq!(add().await, Ok(()));
@@ -140,7 +140,7 @@ async fn a_process_is_added_only_where_it_could_run() {
 async fn an_end_is_recorded_once() {
     let (_directory, store) = store();
     let record = record(&store, None);
-    store.reserve(&record, None).await.unwrap();
+    store.reserve(&record, None, None).await.unwrap();
     let process = process(&record.id);
     store.add_process(&process, None).await.unwrap();
     store.process_started(&process.id, 7).await.unwrap();
@@ -157,8 +157,8 @@ async fn which_finds_its_kind() {
     let mut creating = record(&store, None);
     creating.owner = Some("me".to_owned());
     let ready = record(&store, None);
-    store.reserve(&creating, None).await.unwrap();
-    store.reserve(&ready, None).await.unwrap();
+    store.reserve(&creating, None, None).await.unwrap();
+    store.reserve(&ready, None, None).await.unwrap();
     store.ready(&ready.id, &ready.details).await.unwrap();
     let ids = |which| {
         let store = &store;
@@ -182,8 +182,8 @@ async fn old_records_are_forgotten() {
     let ended = record(&store, None);
     let live = record(&store, None);
     let process = process(&ended.id);
-    store.reserve(&ended, None).await.unwrap();
-    store.reserve(&live, None).await.unwrap();
+    store.reserve(&ended, None, None).await.unwrap();
+    store.reserve(&live, None, None).await.unwrap();
     store.add_process(&process, None).await.unwrap();
     store.end(&ended.id, &End::Destroyed(None)).await.unwrap();
     assert_eq!(store.prune(0).await.unwrap(), []);
@@ -235,7 +235,7 @@ async fn a_database_that_is_none_is_an_error_with_a_code() {
 async fn the_last_event_is_never_forgotten() {
     let (_directory, store) = store();
     let record = record(&store, None);
-    store.reserve(&record, None).await.unwrap();
+    store.reserve(&record, None, None).await.unwrap();
     store.ready(&record.id, &record.details).await.unwrap();
     store.end(&record.id, &End::Destroyed(None)).await.unwrap();
     assert_eq!(store.last_event().unwrap(), 3);
@@ -249,7 +249,7 @@ async fn the_last_event_is_never_forgotten() {
 async fn events_say_how_far_they_reach() {
     let (_directory, store) = store();
     let record = record(&store, None);
-    store.reserve(&record, None).await.unwrap();
+    store.reserve(&record, None, None).await.unwrap();
     store.ready(&record.id, &record.details).await.unwrap();
     let first = store.events(&Scope::All, 0, 1).await.unwrap();
     assert_eq!((first.events.len(), first.up_to), (1, 1));
@@ -264,7 +264,7 @@ async fn events_say_how_far_they_reach() {
 async fn an_end_is_told_once() {
     let (_directory, store) = store();
     let record = record(&store, None);
-    store.reserve(&record, None).await.unwrap();
+    store.reserve(&record, None, None).await.unwrap();
     store.end(&record.id, &End::Destroyed(None)).await.unwrap();
     store.end(&record.id, &End::Failed("again".to_owned())).await.unwrap();
     assert_eq!(store.last_event().unwrap(), 2);
@@ -346,7 +346,7 @@ fn ended_processes_are_shown_beside_everybody_elses_work() {
         for name in ["one", "two", "three"] {
             store.add_tenant(&tenant(name), &Quotas::default()).await.unwrap();
         }
-        store.reserve(&sandbox, None).await.unwrap();
+        store.reserve(&sandbox, None, None).await.unwrap();
         for (at, name, finished, exit) in [
             (5, "one", true, Some(exit(Some((7, 0))))),
             (9, "two", true, Some(exit(Some((0, 7))))),
