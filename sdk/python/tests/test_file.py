@@ -97,6 +97,8 @@ def test_a_pipe_that_says_nothing_can_be_given_up(descriptors: Callable[[], int]
         assert file.open()
         thread = threading.Thread(target=file.read, args=[9])
         thread.start()
+        while not file._lent._lock.locked():
+            assert thread.is_alive()
     assert thread.is_alive()
     os.close(writer)
     thread.join(10)

@@ -96,6 +96,9 @@ class Incoming:
         with self._lent.at_work():
             if self._unfinished is not None:
                 os.fchmod(self._descriptor, 0o644)
+                # Some file systems tell only now that there is no room.
+                descriptor, self._descriptor = self._descriptor, -1
+                os.close(descriptor)
                 os.replace(self._unfinished, self._target)
                 self._unfinished = None
 
@@ -103,10 +106,12 @@ class Incoming:
         self._lent.end()
 
     def _close(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-        if self._unfinished is not None:
-            os.unlink(self._unfinished)
+        try:
+            if self._descriptor >= 0:
+                os.close(self._descriptor)
+        finally:
+            if self._unfinished is not None:
+                os.unlink(self._unfinished)
 
 
 def _kind(target: str | os.PathLike[str]) -> int:
