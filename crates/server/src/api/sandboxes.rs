@@ -158,7 +158,7 @@ impl Api {
                 return Ok(explained(&engine.inspect(sandbox).await?));
             }
             let create = request.create.unwrap_or_default();
-            let create = convert::create_request(&call.caller, &create).await?;
+            let create = convert::explain_request(&call.caller, &create).await?;
             Ok(convert::explanation(engine.explain(&create).await?))
         };
         self.act(call, action::EXPLAIN_SANDBOX, &target, work).await

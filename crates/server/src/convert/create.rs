@@ -29,13 +29,22 @@ const MAX_ENTRIES: usize = 64;
 const MAX_LABEL: usize = 256;
 const MAX_METADATA: usize = 4096;
 
+/// Of a caller who wants such a sandbox.
 pub(crate) async fn create_request(
+    caller: &Caller,
+    wire: &v1::CreateSandboxRequest,
+) -> Result<CreateRequest> {
+    refuse_beyond_scopes(caller, wire)?;
+    explain_request(caller, wire).await
+}
+
+/// Of a caller who wants to know about it.
+pub(crate) async fn explain_request(
     caller: &Caller,
     wire: &v1::CreateSandboxRequest,
 ) -> Result<CreateRequest> {
     let template = template(wire.template.as_deref())?;
     refuse_host_paths(caller, wire, &template)?;
-    refuse_beyond_scopes(caller, wire)?;
     let lease = lease(wire.idle_timeout_secs, wire.lease_secs)?;
     let policy = match &wire.policy {
         Some(spec) => Some(policy::choice(caller, spec).await?),

@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use prost_types::Timestamp;
 
 pub(crate) use command::{exec_request, hint_of, terminal};
-pub(crate) use create::{create_request, lease};
+pub(crate) use create::{create_request, explain_request, lease};
 pub(crate) use event::{event, kind, kind_of};
 pub(crate) use file::{
     archive_format, file_event, file_info, page_token, path, read_token, search_hit, write_mode,

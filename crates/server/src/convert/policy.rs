@@ -8,6 +8,7 @@ use belljar_codes::Code;
 use belljar_engine::{KeptPolicy, PolicyChoice, PolicyName, PolicyRef, SandboxPolicy, aside};
 use belljar_policy::document::{Document, Format, Layer, Value, read, to_yaml};
 use belljar_policy::{Invalid, shown};
+use serde::de::IgnoredAny;
 
 use super::timestamp;
 use crate::caller::Caller;
@@ -86,12 +87,9 @@ fn layer(wire: &v1::PolicyDocument) -> Result<Layer> {
         Problem::new(invalid.code, message).with_remedy(invalid.remedy)
     };
     // A map of YAML may begin as an object of JSON does.
-    let json = wire.text.trim_start().starts_with('{');
-    let json = json.then(|| Document::parse(&wire.text, Format::Json).ok()).flatten();
-    let document = match json {
-        Some(document) => document,
-        None => Document::parse(&wire.text, Format::Yaml).map_err(refused)?,
-    };
+    let is_json = serde_json::from_str::<IgnoredAny>(&wire.text).is_ok();
+    let format = if is_json { Format::Json } else { Format::Yaml };
+    let document = Document::parse(&wire.text, format).map_err(refused)?;
     let origin = match wire.origin.as_str() {
         "" => document.name.clone(),
         origin => origin.chars().take(1024).collect(),

@@ -46,6 +46,14 @@ async fn making_a_sandbox_runs_nothing_in_one_that_exists() {
     assert_eq!(outcome(&both, &runs).await, Ok(()));
     let files = key(&server, &[KeyScope::Write, KeyScope::Files]).await;
     assert_eq!(outcome(&files, &puts).await, Ok(()));
+    // To be told what it would be takes no more than to look around.
+    let read = key(&server, &[KeyScope::Read]).await;
+    for create in [runs, puts] {
+        assert_eq!(outcome(&read, &create).await, denied);
+        let create = v1::CreateSandboxRequest { name: None, get_or_create: false, ..create };
+        let explain = v1::ExplainSandboxRequest { create: Some(create), ..Default::default() };
+        server.sandboxes().explain_sandbox(bearing(&read, explain)).await.unwrap();
+    }
     server.stop().await;
 }
 
