@@ -11,6 +11,7 @@ use belljar_engine::{
     EventKind, Events, Network, NetworkCallback, Sandbox, SandboxId, SandboxState, aside_if,
 };
 use futures_util::{Stream, StreamExt, stream};
+use prost::Message;
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -28,8 +29,9 @@ const SHORT: usize = 8 << 10;
 /// the client has answered for.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Hellos that wait. Behind more, answers would have to wait as well.
+/// Hellos that wait, and their bytes, the last one not counted. Behind more, answers would have to wait as well.
 const MAX_WAITING: usize = 16;
+const MAX_WAITING_BYTES: usize = 1 << 20;
 
 impl Api {
     /// Talks with a client until one side ends it. What comes out is to be sent to it; dropping that ends it too.
@@ -45,6 +47,7 @@ impl Api {
             client,
             served: None,
             waiting: VecDeque::new(),
+            waiting_bytes: 0,
             let_in: Box::pin(std::future::pending()),
             end: Box::pin(silence()),
         };
@@ -82,6 +85,7 @@ struct Conversation {
     served: Option<Registered>,
     /// Later hellos. Those who wait for answers do not wait for them.
     waiting: VecDeque<v1::CallbackHello>,
+    waiting_bytes: usize,
     /// Comes when the first of them may be taken up.
     let_in: Pin<Box<dyn Future<Output = Result<()>> + Send>>,
     /// Comes when there is nothing more to talk about.
@@ -95,7 +99,7 @@ impl Conversation {
     ) -> Result<()> {
         let status = Arc::clone(&self.api.status);
         loop {
-            let room = self.waiting.len() < MAX_WAITING;
+            let room = self.waiting.len() < MAX_WAITING && self.waiting_bytes < MAX_WAITING_BYTES;
             let message = tokio::select! {
                 message = incoming.next(), if room => message,
                 let_in = &mut self.let_in => {
@@ -109,6 +113,7 @@ impl Conversation {
             let Some(message) = message.transpose()? else { return Ok(()) };
             match (message.hello, message.answer) {
                 (Some(hello), None) if self.served.is_some() => {
+                    self.waiting_bytes += hello.encoded_len();
                     self.waiting.push_back(hello);
                     if self.waiting.len() == 1 {
                         self.ask();
@@ -140,6 +145,7 @@ impl Conversation {
 
     async fn next_hello(&mut self) -> Result<()> {
         if let Some(hello) = self.waiting.pop_front() {
+            self.waiting_bytes -= hello.encoded_len();
             self.hello(hello).await?;
         }
         match self.waiting.is_empty() {
