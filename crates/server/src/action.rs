@@ -36,7 +36,8 @@ impl Action {
         Self { audited: false, ..self }
     }
 
-    const fn to(self, target: Target) -> Self {
+    /// The same, done to something of that kind.
+    pub(crate) const fn to(self, target: Target) -> Self {
         Self { target, ..self }
     }
 }

@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 use super::processes::outputs;
 use super::sandboxes::{MAX_FILES, files, too_many_files, write_files};
 use super::{Answers, Api};
-use crate::action;
+use crate::action::{self, Action, Target};
 use crate::call::Call;
 use crate::caller::{Caller, Permission};
 use crate::convert;
@@ -35,7 +35,7 @@ impl Api {
         call: &Call,
         request: v1::RunRequest,
     ) -> Result<Answers<v1::RunResponse>> {
-        let target = named(&request).unwrap_or_default().to_owned();
+        let (action, target) = action_of(&request);
         let work = async {
             let engine = self.engine(call);
             refuse_beyond_scopes(&call.caller, &request)?;
@@ -89,7 +89,7 @@ impl Api {
                 self.until_stopped(first.chain(streamed(follower, ended)))
             })
         };
-        self.act(call, action::RUN, &target, work).await
+        self.act(call, action, &target, work).await
     }
 
     async fn begin_in(
@@ -117,9 +117,13 @@ fn refuse_beyond_scopes(caller: &Caller, request: &v1::RunRequest) -> Result<()>
     Ok(())
 }
 
-fn named(request: &v1::RunRequest) -> Option<&str> {
-    let session = request.session.as_ref()?;
-    session.sandbox.as_deref().or(session.name.as_deref())
+/// What a run is done to: a sandbox, or one that is yet to be found or made.
+fn action_of(request: &v1::RunRequest) -> (Action, String) {
+    let session = request.session.as_ref();
+    match session.and_then(|session| session.sandbox.clone()) {
+        Some(sandbox) => (action::RUN.to(Target::Sandbox), sandbox),
+        None => (action::RUN, session.and_then(|session| session.name.clone()).unwrap_or_default()),
+    }
 }
 
 async fn session_request(call: &Call, request: &v1::RunRequest) -> Result<SessionRequest> {

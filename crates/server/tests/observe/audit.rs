@@ -66,6 +66,30 @@ async fn who_did_what_with_which_outcome() {
 }
 
 #[tokio::test]
+async fn a_run_that_is_refused_is_on_record_as_of_its_sandbox() {
+    let server = Server::start().await;
+    let id = server.create().await;
+    let argv = vec!["true".to_owned()];
+    let request = |session| v1::RunRequest {
+        command: Some(v1::Command { argv: argv.clone(), ..Default::default() }),
+        session: Some(session),
+        read: vec!["x".to_owned(); 5000],
+        ..v1::RunRequest::default()
+    };
+    let there = v1::SessionSpec { sandbox: Some(id.clone()), ..Default::default() };
+    let named = v1::SessionSpec { name: Some(id.clone()), ..Default::default() };
+    for session in [there, named] {
+        let refused = ProcessesClient::new(server.channel()).run(request(session)).await;
+        assert_eq!(code(&refused.unwrap_err()), "invalid-argument");
+    }
+    let query = query(&server, v1::QueryAuditRequest::default()).await;
+    let runs = query.iter().filter(|record| record.action == "process.run");
+    let sandboxes: Vec<_> = runs.map(|record| record.sandbox_id.as_deref()).collect();
+    assert_eq!(sandboxes, [Some(id.as_str()), None], "a session of that name is another thing");
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn following_shows_what_comes() {
     let server = Server::start().await;
     let mut system = SystemClient::new(server.channel());
