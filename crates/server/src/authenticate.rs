@@ -365,7 +365,9 @@ fn refuse_foreign(uri: &Uri, headers: &HeaderMap) -> Result<()> {
             Some(rest) => rest.split(']').next().unwrap_or_default(),
             None => host.split(':').next().unwrap_or_default(),
         };
-        host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
+        // Before an `@` there could be anything.
+        !value.contains('@')
+            && (host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback()))
     };
     let hosts = headers.get_all(header::HOST).iter().map(HeaderValue::to_str);
     let named: Vec<_> =
@@ -475,6 +477,7 @@ mod tests {
         check(&[("host", "[::1]:8080")], true);
         check(&[("host", "evil.example")], false);
         check(&[("host", "localhost.evil.example:80")], false);
+        check(&[("host", "localhost:x@evil.example")], false);
         check(&[("host", "localhost"), ("origin", "http://evil.example")], false);
         check(&[("host", "localhost"), ("origin", "http://localhost:3000")], true);
         check(&[("host", "localhost"), ("x-forwarded-for", "10.0.0.1")], false);
@@ -488,5 +491,6 @@ mod tests {
         check("http://127.0.0.1:8080/", true);
         check("http://evil.example/", false);
         check("http://localhost@evil.example/", false);
+        check("http://localhost:x@evil.example/", false);
     }
 }
