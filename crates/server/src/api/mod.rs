@@ -95,11 +95,11 @@ impl Api {
 
     /// The same for who may wait for so long.
     pub(crate) async fn ask_before_long(&self, call: &Call, patience: Duration) -> Result<()> {
-        self.still_let_in(call).await?;
-        match call.caller.is_admin() {
-            true => Ok(()),
-            false => self.limits.count(&call.caller.tenant(), patience).await,
+        if !call.caller.is_admin() {
+            self.limits.count(&call.caller.tenant(), patience).await?;
         }
+        // Last: that may have taken a while.
+        self.still_let_in(call).await
     }
 
     /// Refuses who was let in by a key that opens nothing any more, for what is asked for later within a request.

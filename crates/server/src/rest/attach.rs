@@ -294,6 +294,7 @@ impl Attached {
     }
 
     async fn resize(&self, size: v1::Terminal) -> Result<()> {
+        self.api.still_let_in(&self.call).await?;
         let process_id = self.process_id.clone();
         let request = v1::ResizeTerminalRequest { process_id, size: Some(size) };
         self.api.resize_terminal(&self.call, request).await.map(drop)
