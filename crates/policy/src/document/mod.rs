@@ -124,9 +124,21 @@ impl Default for Document {
 }
 
 impl Document {
+    /// One that is meant by itself.
+    ///
     /// # Errors
     /// Names line, column and reason; an unknown field together with the nearest known one.
     pub fn parse(text: &str, format: Format) -> Result<Self, Refusal> {
+        let document = Self::parse_one_of_many(text, format)?;
+        evaluate::check_together(std::iter::once(&document))?;
+        Ok(document)
+    }
+
+    /// The same without what patterns take, which [`Chain::new`] judges once for all documents that build on each other.
+    ///
+    /// # Errors
+    /// As [`Self::parse`].
+    pub fn parse_one_of_many(text: &str, format: Format) -> Result<Self, Refusal> {
         let document: Self = read(text, format)?;
         if document.rules.len() > MAX_RULES {
             return Err(Refusal::whole(
@@ -134,7 +146,6 @@ impl Document {
                 "join rules with `in` and `matches`",
             ));
         }
-        evaluate::check_together(std::iter::once(&document))?;
         Ok(document)
     }
 

@@ -89,7 +89,7 @@ fn layer(wire: &v1::PolicyDocument) -> Result<Layer> {
     // A map of YAML may begin as an object of JSON does.
     let is_json = serde_json::from_str::<IgnoredAny>(&wire.text).is_ok();
     let format = if is_json { Format::Json } else { Format::Yaml };
-    let document = Document::parse(&wire.text, format).map_err(refused)?;
+    let document = Document::parse_one_of_many(&wire.text, format).map_err(refused)?;
     let origin = match wire.origin.as_str() {
         "" => document.name.clone(),
         origin => origin.chars().take(1024).collect(),

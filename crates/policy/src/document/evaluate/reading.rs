@@ -7,14 +7,18 @@
 use std::convert::Infallible;
 
 use regex_syntax::ast::parse::ParserBuilder;
-use regex_syntax::ast::{self, Ast, ClassSetBinaryOp, ClassSetItem, Flag, Flags, Visitor};
+use regex_syntax::ast::{
+    self, Ast, ClassPerlKind, ClassSetBinaryOp, ClassSetItem, Flag, Flags, Visitor,
+};
 use regex_syntax::hir::Hir;
 use regex_syntax::hir::translate::TranslatorBuilder;
 
 /// All characters there are.
 const ALL: u64 = 0x11_0000;
-/// Those of `\w`, which has the most of its kind.
+/// Those of `\w`, `\d` and `\s`, or more.
 const WORDS: u64 = 150_000;
+const DIGITS: u64 = 1_000;
+const SPACES: u64 = 50;
 /// Those of `[:alpha:]` and the like.
 const ASCII: u64 = 0x80;
 /// A class that is not written out is a list of ranges, made anew or put together with those before it.
@@ -125,7 +129,14 @@ impl Visitor for Reading {
                 u64::from(to.saturating_sub(from)) + 1
             }
             ClassSetItem::Ascii(class) => negated_or(class.negated, ASCII),
-            ClassSetItem::Perl(class) => negated_or(class.negated, WORDS),
+            ClassSetItem::Perl(class) => negated_or(
+                class.negated,
+                match class.kind {
+                    ClassPerlKind::Word => WORDS,
+                    ClassPerlKind::Digit => DIGITS,
+                    ClassPerlKind::Space => SPACES,
+                },
+            ),
             ClassSetItem::Unicode(_) => {
                 self.in_any_case += ALL;
                 ALL
@@ -162,13 +173,14 @@ mod tests {
         check("(?i)rm -rf [a-z_]*", 27);
         check(r"\w+[\d.]", 2 * PUT_TOGETHER);
         check(r"(?i)[\w.]\pC", 2 * PUT_TOGETHER + WORDS + 1 + ALL);
+        check(r"(?i)[\d\s]", 2 * PUT_TOGETHER + DIGITS + SPACES);
         check(r"(?i)[\pC]", PUT_TOGETHER + 2 * ALL);
         check("a(?i:b[ -\u{10ffff}])", ALL - 0x20);
         check(r"(?i)[^a]", 1);
         check(r"(?i)[b[^a]]", PUT_TOGETHER + 1 + ALL);
         check(r"(?i)[a[:^alpha:]]", PUT_TOGETHER + ALL);
         check(r"(?i)[a[:alpha:]]", PUT_TOGETHER + 1 + ASCII);
-        check("(?i)[[[ -\u{10ffff}]a]b]", 2 * PUT_TOGETHER + 2 * ALL + ALL - 0x20);
+        check("(?i)[[[ -\u{10ffff}]a]b]", 2 * PUT_TOGETHER + 3 * (ALL - 0x20) + 3);
         check(r"(?i)[b[^a]&&c]", 2 * PUT_TOGETHER + 1 + 3 * ALL);
         check(r"[b[^a]&&c]", 2 * PUT_TOGETHER);
     }
