@@ -1,6 +1,6 @@
 //! The policies of sandboxes in memory: compiled once, found without a question to the store.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -9,9 +9,10 @@ use belljar_policy::mounts::WORKSPACE_TARGET;
 use belljar_policy::{SandboxId, TenantId};
 
 use super::{PolicyRef, SandboxPolicy};
+use crate::destroy::has_ended;
 use crate::engine::Inner;
 use crate::store::SandboxRecord;
-use crate::{Error, Result, aside_if, store};
+use crate::{Error, Result, aside, store};
 
 /// Sandboxes and documents whose policies are kept ready; beyond, they are read again.
 const MAX_READY: usize = 4096;
@@ -56,20 +57,41 @@ pub(crate) struct Policies(Mutex<Ready>);
 struct Ready {
     sandboxes: HashMap<SandboxId, Option<Arc<Governed>>>,
     policies: HashMap<String, Arc<SandboxPolicy>>,
-    /// Of the text of the policies.
+    /// The bytes of the text of each.
+    sizes: BTreeSet<(usize, String)>,
+    /// Of all of them.
     bytes: usize,
 }
 
 impl Ready {
-    fn keep_policy(&mut self, key: String, policy: &Arc<SandboxPolicy>, bytes: usize) {
-        let full = self.bytes.saturating_add(bytes) > MAX_READY_BYTES;
-        if full || self.policies.len() >= MAX_READY {
+    /// Keeps a policy that was not there. Where there are too many, the largest give way first, so that one which is small
+    /// stays whatever others ask. They are for the caller to free.
+    fn keep_policy(
+        &mut self,
+        key: String,
+        policy: &Arc<SandboxPolicy>,
+        bytes: usize,
+    ) -> Vec<Arc<SandboxPolicy>> {
+        let mut gone = Vec::new();
+        if self.policies.contains_key(&key) {
+            return gone;
+        }
+        while self.policies.len() >= MAX_READY || self.bytes.saturating_add(bytes) > MAX_READY_BYTES
+        {
+            let Some((bytes, largest)) = self.sizes.pop_last() else { break };
+            self.bytes -= bytes;
+            gone.extend(self.policies.remove(&largest));
+        }
+        if !gone.is_empty() {
             // Sandboxes hold on to their policies, so they go too.
-            *self = Self::default();
+            let gone: HashSet<_> = gone.iter().map(Arc::as_ptr).collect();
+            let is_gone = |governed: &Arc<Governed>| gone.contains(&Arc::as_ptr(&governed.policy));
+            self.sandboxes.retain(|_, governed| !governed.as_ref().is_some_and(is_gone));
         }
-        if self.policies.insert(key, Arc::clone(policy)).is_none() {
-            self.bytes += bytes;
-        }
+        self.bytes += bytes;
+        self.sizes.insert((bytes, key.clone()));
+        self.policies.insert(key, Arc::clone(policy));
+        gone
     }
 }
 
@@ -84,7 +106,11 @@ impl Policies {
         let governed = match &record.details.policy {
             None => None,
             Some(kept) => {
-                let policy = self.find(inner, &PolicyRef::from(kept)).await?;
+                let policy = self.find(inner, &PolicyRef::from(kept)).await.map_err(|error| {
+                    // What only sandboxes that have ended ran under goes first where there is too much.
+                    let is_gone = error.code() == Code::PolicyNotFound && has_ended(record.state);
+                    if is_gone { Error::sandbox_gone(id.as_str()) } else { error }
+                })?;
                 Some(Arc::new(Governed::new(&record, policy)))
             }
         };
@@ -110,22 +136,20 @@ impl Policies {
         let digest = &reference.digest;
         let lost = || {
             Error::new(Code::PolicyNotFound, format!("the policy {digest} is no longer kept"))
-                .with_remedy(
-                    "policies of sandboxes that have ended go first where a tenant has too much",
-                )
+                .with_remedy("put it again, as `belljar policy put NAME FILE` does")
         };
         let text = inner.store.documents(digest).await?.ok_or_else(lost)?;
         let bytes = text.len();
-        let long = bytes > SandboxPolicy::SHORT;
-        let compiled = aside_if(long, move || SandboxPolicy::kept(store::read_layers(&text)?));
-        let policy = compiled.await??;
+        // Also of a short one: it may have patterns that take long to read.
+        let policy = aside(move || SandboxPolicy::kept(store::read_layers(&text)?)).await??;
         // What was kept must say what it said then.
         if policy.digest != *digest {
             let message = format!("the policy {digest} is not what was kept");
             return Err(Error::new(Code::StateFailed, message));
         }
         let policy = policy.known_as(reference);
-        self.lock().keep_policy(key, &policy, bytes);
+        let gone = self.lock().keep_policy(key, &policy, bytes);
+        drop(gone);
         Ok(policy)
     }
 
@@ -176,21 +200,46 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_ready_is_bounded_in_bytes() {
-        let policy = Arc::new(SandboxPolicy::recording());
+    fn what_is_kept_ready_is_bounded_and_the_largest_give_way() {
+        let tenant = TenantId::default();
+        let policy = || Arc::new(SandboxPolicy::recording());
         let mut ready = Ready::default();
-        let sandbox = SandboxId::parse("n001abcdefgh").expect("an id");
-        ready.sandboxes.insert(sandbox, None);
-        ready.keep_policy("a".to_owned(), &policy, MAX_READY_BYTES / 2);
-        ready.keep_policy("b".to_owned(), &policy, MAX_READY_BYTES / 2);
-        ready.keep_policy("b".to_owned(), &policy, 0);
-        assert_eq!((ready.policies.len(), ready.sandboxes.len()), (2, 1));
-        ready.keep_policy("c".to_owned(), &policy, 1);
-        assert_eq!((ready.policies.len(), ready.sandboxes.len()), (1, 0));
-        assert_eq!(ready.bytes, 1);
-        // One that is too large for all is kept alone.
-        ready.keep_policy("d".to_owned(), &policy, 2 * MAX_READY_BYTES);
-        ready.keep_policy("e".to_owned(), &policy, 1);
-        assert_eq!((ready.policies.len(), ready.bytes), (1, 1));
+        let sandbox = |number: usize, policy: &Arc<SandboxPolicy>| {
+            let id = SandboxId::parse(&format!("n00{number}abcdefgh")).unwrap();
+            let (tenant, policy) = (tenant.clone(), Arc::clone(policy));
+            let governed = Governed {
+                sandbox: id.clone(),
+                tenant,
+                agent_id: None,
+                workdir: "/".into(),
+                policy,
+            };
+            (id, Some(Arc::new(governed)))
+        };
+        let small = policy();
+        let keys = |ready: &Ready| {
+            let mut keys: Vec<_> = ready.policies.keys().cloned().collect();
+            keys.sort();
+            keys.concat()
+        };
+        assert!(ready.keep_policy("a".to_owned(), &small, 1).is_empty());
+        ready.sandboxes.extend([sandbox(1, &small)]);
+        let large = policy();
+        assert!(ready.keep_policy("b".to_owned(), &large, MAX_READY_BYTES - 1).is_empty());
+        assert!(ready.keep_policy("b".to_owned(), &large, MAX_READY_BYTES - 1).is_empty());
+        ready.sandboxes.extend([sandbox(2, &large), sandbox(3, &small)]);
+        assert_eq!((keys(&ready).as_str(), ready.sandboxes.len()), ("ab", 3));
+        let gone = ready.keep_policy("c".to_owned(), &policy(), 1);
+        assert!(gone.len() == 1 && Arc::ptr_eq(&gone[0], &large));
+        assert_eq!((keys(&ready).as_str(), ready.sandboxes.len(), ready.bytes), ("ac", 2, 2));
+        // One that is too large for all is kept alone, and goes first.
+        assert_eq!(ready.keep_policy("d".to_owned(), &policy(), 2 * MAX_READY_BYTES).len(), 2);
+        assert_eq!((keys(&ready).as_str(), ready.sandboxes.len()), ("d", 0));
+        ready.keep_policy("e".to_owned(), &policy(), 1);
+        assert_eq!((keys(&ready).as_str(), ready.bytes, ready.sizes.len()), ("e", 1, 1));
+        for number in 0..MAX_READY {
+            ready.keep_policy(format!("{number:04}"), &small, 0);
+        }
+        assert_eq!((ready.policies.len(), ready.bytes), (MAX_READY, 0));
     }
 }
