@@ -279,6 +279,20 @@ fn check_bytes(change: &Change<'_>, tenant: &TenantId, most: u64) -> Result<(), 
                          WHERE s.policy = policy_documents.digest AND s.ended_at IS NULL)",
         [tenant.as_str()],
     )?;
+    // And what only others have by now is theirs.
+    change.execute(
+        "UPDATE policy_documents SET tenant = coalesce(
+             (SELECT tenant FROM policies AS p WHERE p.digest = policy_documents.digest LIMIT 1),
+             (SELECT tenant FROM sandboxes AS s
+              WHERE s.policy = policy_documents.digest AND s.ended_at IS NULL LIMIT 1))
+         WHERE tenant = ?1
+         AND NOT EXISTS (SELECT 1 FROM policies AS p
+                         WHERE p.digest = policy_documents.digest AND p.tenant = ?1)
+         AND NOT EXISTS (SELECT 1 FROM sandboxes AS s
+                         WHERE s.policy = policy_documents.digest AND s.ended_at IS NULL
+                         AND s.tenant = ?1)",
+        [tenant.as_str()],
+    )?;
     if !is_too_much()? {
         return Ok(());
     }
@@ -289,7 +303,7 @@ fn check_bytes(change: &Change<'_>, tenant: &TenantId, most: u64) -> Result<(), 
 fn refused(message: String) -> Fault {
     Fault::Refused(
         Error::new(Code::QuotaExceeded, message)
-            .with_remedy("remove old versions, as `belljar policy rm NAME@1` does"),
+            .with_remedy("remove old versions, as `belljar policy rm NAME@1` does, or destroy sandboxes that brought theirs"),
     )
 }
 
@@ -302,8 +316,8 @@ fn forgotten(change: &Change<'_>, tenant: &TenantId) -> rusqlite::Result<u32> {
         .query_row([tenant.as_str(), FORGOTTEN], |row| row.get(0))
 }
 
-/// Beyond a bound, of the names that were removed first only the highest number is remembered: new ones go on from there, so
-/// that no number of any of them comes again.
+/// Beyond a bound, of the names whose last versions are the oldest only the highest number is remembered: new ones go on from
+/// there, so that no number of any of them comes again.
 fn forget_names(change: &Change<'_>, tenant: &TenantId) -> rusqlite::Result<()> {
     const REMOVED: &str = "SELECT name FROM policies WHERE tenant = ?1 AND digest IS NULL
         AND name != ?2 ORDER BY created_at DESC, name LIMIT -1 OFFSET ?3";
@@ -401,8 +415,8 @@ mod tests {
             store.put_policy(tenant, name, Documents { digest, layers }).await.unwrap();
         }
         let sandbox = |id: &str, policy: &str, ended: bool| {
-            let sandbox = "INSERT INTO sandboxes (id, backend, state, created_at, used_at, details, policy, ended_at)
-                           VALUES (?1, '', 'ready', 0, 0, '{}', ?2, ?3)";
+            let sandbox = "INSERT INTO sandboxes (id, backend, state, created_at, used_at, details, tenant, policy, ended_at)
+                           VALUES (?1, '', 'ready', 0, 0, '{}', 'one', ?2, ?3)";
             let ended = ended.then_some(1);
             store.lock().execute(sandbox, params![id, policy, ended]).unwrap();
             let documents = Documents { digest: policy, layers };
@@ -432,6 +446,13 @@ mod tests {
         store.remove_policy(&one, "b", None).await.unwrap();
         store.remove_policy(&one, "a", None).await.unwrap();
         assert_eq!(kept().await, [true, false, true, false], "another tenant has it, too");
+        // And it is that one's where room is short.
+        assert_eq!(room(200), Ok(()));
+        assert_eq!(room(199), Ok(()));
+        assert_eq!(room(100), Ok(()));
+        assert!(room(99).is_err());
+        let theirs = store.write(|change| check_bytes(change, &two, 99));
+        assert!(theirs.is_err(), "one that has it");
         store.lock().execute("DELETE FROM sandboxes", []).unwrap();
         store.write(prune).unwrap();
         assert_eq!(kept().await, [true, false, false, false]);

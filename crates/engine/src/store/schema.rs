@@ -328,7 +328,8 @@ mod tests {
             VALUES ('s', 'native', 'ready', 1, 2, '{"policy": {"digest": "b"}}', 'two');"#;
         connection.execute_batch(older).unwrap();
         migrate(&mut connection).unwrap();
-        let mut brought = connection.prepare("SELECT tenant FROM policy_documents").unwrap();
+        let mut brought =
+            connection.prepare("SELECT tenant FROM policy_documents ORDER BY digest").unwrap();
         let brought = brought.query_map([], |row| row.get::<_, Option<String>>(0)).unwrap();
         let brought: Vec<_> = brought.map(Result::unwrap).collect();
         assert_eq!(brought, [Some("one".to_owned()), Some("two".to_owned()), None]);
