@@ -17,12 +17,19 @@ use super::{AuditEntry, AuditLog};
 const PER_SECOND: f64 = 50.0;
 pub(crate) const SAVED_UP: f64 = 2000.0;
 
-/// Shares beyond this number are looked through for those that are whole.
+/// Fewer shares than this are never looked through for those that are whole.
 const MANY: usize = 4096;
 
 /// What all sandboxes have left.
 #[derive(Debug, Default)]
-pub(super) struct Shares(Mutex<HashMap<SandboxId, Share>>);
+pub(super) struct Shares(Mutex<All>);
+
+#[derive(Debug, Default)]
+struct All {
+    shares: HashMap<SandboxId, Share>,
+    /// How many there were when they were looked through.
+    looked_at: usize,
+}
 
 #[derive(Debug)]
 struct Share {
@@ -36,13 +43,14 @@ struct Share {
 impl Shares {
     /// Takes one record off a sandbox's share. `None`: it is used up; otherwise how many were left out before it.
     fn take(&self, id: &SandboxId, tenant: &str, now: Instant) -> Option<u64> {
-        let mut shares = self.lock();
-        if shares.len() >= MANY {
+        let mut all = self.lock();
+        if all.shares.len() >= 2 * all.looked_at.max(MANY / 2) {
             // Something may be recorded after a sandbox was forgotten. A share that is whole is as good as none.
-            shares.retain(|_, share| share.lost > 0 || share.refilled(now) < SAVED_UP);
+            all.shares.retain(|_, share| share.lost > 0 || share.refilled(now) < SAVED_UP);
+            all.looked_at = all.shares.len();
         }
         let full = || Share { tenant: tenant.to_owned(), left: SAVED_UP, at: now, lost: 0 };
-        let share = shares.entry(id.clone()).or_insert_with(full);
+        let share = all.shares.entry(id.clone()).or_insert_with(full);
         share.left = share.refilled(now);
         share.at = now;
         if share.left < 1.0 {
@@ -53,7 +61,7 @@ impl Shares {
         Some(std::mem::take(&mut share.lost))
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<SandboxId, Share>> {
+    fn lock(&self) -> MutexGuard<'_, All> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -86,7 +94,7 @@ impl AuditLog {
 
     /// A sandbox is gone: what was left out at its end is counted here.
     pub(crate) fn forget(&self, sandbox: &SandboxId) {
-        let share = self.shares.lock().remove(sandbox);
+        let share = self.shares.lock().shares.remove(sandbox);
         if let Some(share) = share.filter(|share| share.lost > 0) {
             self.tell(sandbox, share.tenant, share.lost);
         }
@@ -94,12 +102,12 @@ impl AuditLog {
 
     /// The engine ends, and with it the counts: what was left out so far is counted here.
     pub(crate) fn settle(&self) {
-        let mut shares = self.shares.lock();
-        let lossy = shares.iter_mut().filter(|(_, share)| share.lost > 0);
+        let mut all = self.shares.lock();
+        let lossy = all.shares.iter_mut().filter(|(_, share)| share.lost > 0);
         let lost: Vec<_> = lossy
             .map(|(id, share)| (id.clone(), share.tenant.clone(), std::mem::take(&mut share.lost)))
             .collect();
-        drop(shares);
+        drop(all);
         for (sandbox, tenant, lost) in lost {
             self.tell(&sandbox, tenant, lost);
         }
@@ -138,6 +146,31 @@ mod tests {
         assert_eq!(take(&one, 20), Some(1000));
         assert_eq!(take(&one, 20), None);
         assert_eq!(take(&one, 60), Some(1));
+    }
+
+    #[test]
+    fn shares_that_are_whole_go_and_others_are_not_looked_through_each_time() {
+        let shares = Shares::default();
+        let start = Instant::now();
+        let take = |number: usize, at| {
+            let id = SandboxId::parse(&format!("n001a{number:07}")).unwrap();
+            shares.take(&id, "a", at)
+        };
+        for number in 0..=MANY {
+            take(number, start);
+        }
+        let counted = || {
+            let all = shares.lock();
+            (all.shares.len(), all.looked_at)
+        };
+        assert_eq!(counted(), (MANY + 1, MANY));
+        let later = start + Duration::from_secs(3600);
+        for number in 0..MANY {
+            take(MANY + number, later);
+        }
+        assert_eq!(counted(), (2 * MANY, MANY), "there are not twice as many yet");
+        take(2 * MANY, later);
+        assert_eq!(counted(), (MANY + 1, MANY), "those that are whole are gone");
     }
 
     const FLOOD: usize = SAVED_UP as usize * 2;
