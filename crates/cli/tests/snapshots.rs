@@ -201,6 +201,15 @@ fn a_policy_comes_with_the_files() {
     fs::write(&manifest, text.replace("no-forbidden", "mo-forbidden")).unwrap();
     let refused = place.run(&["snapshot", "restore", "base", "--json"]).exits(125).json();
     assert_eq!(refused["error"]["code"], "snapshot-damaged", "{refused}");
+
+    // One that cannot be read at all goes by its id.
+    fs::write(&manifest, "{").unwrap();
+    let refused = place.run(&["snapshot", "inspect", id, "--json"]).exits(125).json();
+    assert_eq!(refused["error"]["code"], "snapshot-damaged", "{refused}");
+    place.run(&["snapshot", "rm", id]).exits(0);
+    assert!(!manifest.exists());
+    let none = place.run(&["snapshot", "inspect", id, "--json"]).exits(125).json();
+    assert_eq!(none["error"]["code"], "snapshot-not-found", "{none}");
 }
 
 #[test]

@@ -95,7 +95,10 @@ impl Api {
         let work = async {
             let reference = required("snapshot_id", &request.snapshot_id)?;
             let snapshots = self.engine(call).snapshots();
-            call.belongs_to(&snapshots.get(reference).await?.tenant);
+            // One that cannot be read can be removed all the same.
+            if let Ok(snapshot) = snapshots.get(reference).await {
+                call.belongs_to(&snapshot.tenant);
+            }
             let snapshot_id = snapshots.remove(reference).await?;
             Ok(v1::RemoveSnapshotResponse { snapshot_id })
         };
