@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -35,7 +35,14 @@ pub(super) struct Key {
 #[derive(Debug)]
 pub(super) struct Ring {
     path: PathBuf,
-    keys: Mutex<Vec<Key>>,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    keys: Vec<Key>,
+    /// Inode and time of the file that they are from.
+    file: Option<(u64, i64, i64)>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -52,25 +59,25 @@ struct StoredKey {
 
 impl Ring {
     pub(super) fn new(state_dir: &Path) -> Self {
-        Self { path: state_dir.join("tokens.json"), keys: Mutex::default() }
+        Self { path: state_dir.join("tokens.json"), known: Mutex::default() }
     }
 
     /// The key to sign with at this time; made where there is none that is young enough.
     pub(super) fn signing(&self, now: u64) -> Result<Key> {
-        let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(key) = newest(&keys, now) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(key) = newest(&known.keys, now) {
             return Ok(key);
         }
         let _lock = self.lock().map_err(|error| self.failed(&error))?;
         // Somebody else may have made one meanwhile.
-        *keys = self.read()?;
-        if let Some(key) = newest(&keys, now) {
+        self.read(&mut known)?;
+        if let Some(key) = newest(&known.keys, now) {
             return Ok(key);
         }
         let key = Key { id: crate::random::id(), secret: crate::random::bytes(), created: now };
-        keys.retain(|key| is_known(key, now));
-        keys.push(key.clone());
-        self.write(&keys).map_err(|error| self.failed(&error))?;
+        known.keys.retain(|key| is_known(key, now));
+        known.keys.push(key.clone());
+        self.write(&known.keys).map_err(|error| self.failed(&error))?;
         Ok(key)
     }
 
@@ -78,26 +85,36 @@ impl Ring {
     pub(super) fn find(&self, id: &str, now: u64) -> Result<Option<Key>> {
         let find =
             |keys: &[Key]| keys.iter().find(|key| key.id == id && is_known(key, now)).cloned();
-        let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(key) = find(&keys) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(key) = find(&known.keys) {
             return Ok(Some(key));
         }
-        *keys = self.read()?;
-        Ok(find(&keys))
+        self.read(&mut known)?;
+        Ok(find(&known.keys))
     }
 
-    fn read(&self) -> Result<Vec<Key>> {
-        let text = match std::fs::read(&self.path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+    /// Reads the file, unless it is the one that was read last: anybody may name keys that there never were.
+    fn read(&self, known: &mut Known) -> Result<()> {
+        let file = match std::fs::metadata(&self.path) {
+            Ok(found) => (found.ino(), found.mtime(), found.mtime_nsec()),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                *known = Known::default();
+                return Ok(());
+            }
             Err(error) => return Err(self.failed(&error)),
         };
+        if known.file == Some(file) {
+            return Ok(());
+        }
+        let text = std::fs::read(&self.path).map_err(|error| self.failed(&error))?;
         let stored: Stored = serde_json::from_slice(&text).map_err(|error| self.failed(&error))?;
         let decode = |stored: StoredKey| {
             let secret = URL_SAFE_NO_PAD.decode(&stored.secret).ok()?.try_into().ok()?;
             Some(Key { id: stored.id, secret, created: stored.created })
         };
-        Ok(stored.keys.into_iter().filter_map(decode).collect())
+        let keys = stored.keys.into_iter().filter_map(decode).collect();
+        *known = Known { keys, file: Some(file) };
+        Ok(())
     }
 
     fn write(&self, keys: &[Key]) -> std::io::Result<()> {
