@@ -5,6 +5,7 @@
 //! `{"problem": …}`. From the client: binary messages are input; text messages are [`Order`]s. Input waits for the
 //! process to read it, and so does everything behind it. Closing the socket detaches and ends nothing.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
@@ -17,6 +18,7 @@ use futures_util::{Sink, SinkExt, Stream, StreamExt};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -26,6 +28,7 @@ use super::offsets::Position;
 use super::upgrade::Upgrade;
 use crate::api::{Answers, Api};
 use crate::call::Call;
+use crate::limit::Admitted;
 use crate::patience::FIRST_WORD;
 use crate::problem::{Problem, Result};
 
@@ -33,6 +36,8 @@ use crate::problem::{Problem, Result};
 const MAX_MESSAGE: usize = 1 << 20;
 /// Messages of input that wait for the process.
 const WAITING: usize = 8;
+/// What waits when the client goes has so long to be read by the process.
+const LEFT_BEHIND: Duration = Duration::from_secs(30);
 /// How often a silent client is asked whether it is still there.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(30);
 /// A client that was told goodbye has so long to say it too.
@@ -75,7 +80,7 @@ async fn attach(
         follow: true,
     };
     let output = api.follow_log(&call, request).await?;
-    let attached = Attached { api, call, process_id };
+    let attached = Attached { api, call, process_id, admitted: socket.admitted() };
     Ok(socket.open(MAX_MESSAGE, async move |mut socket| attached.talk(&mut socket, output).await))
 }
 
@@ -95,8 +100,9 @@ async fn shell(
 ) -> Result<Response> {
     // What does not exist is told before the protocol changes.
     api.get_sandbox(&call, v1::GetSandboxRequest { sandbox: sandbox.clone() }).await?;
+    let admitted = socket.admitted();
     Ok(socket.open(MAX_MESSAGE, async move |mut socket: WebSocket| {
-        if let Err(problem) = run_shell(&api, &call, sandbox, &mut socket).await {
+        if let Err(problem) = run_shell(&api, &call, sandbox, &mut socket, admitted).await {
             let told = Told::Problem(Box::new(problem.wire(&call.request_id)));
             if socket.send(told.message()).await.is_ok() {
                 say_goodbye(&mut socket).await;
@@ -105,7 +111,13 @@ async fn shell(
     }))
 }
 
-async fn run_shell(api: &Api, call: &Call, sandbox: String, socket: &mut WebSocket) -> Result<()> {
+async fn run_shell(
+    api: &Api,
+    call: &Call,
+    sandbox: String,
+    socket: &mut WebSocket,
+    admitted: Option<Arc<Admitted>>,
+) -> Result<()> {
     let first = tokio::time::timeout(FIRST_WORD, first_command(socket)).await;
     let first = first.unwrap_or_else(|_| {
         Err(Problem::new(Code::RequestTimedOut, "no command came")
@@ -119,7 +131,8 @@ async fn run_shell(api: &Api, call: &Call, sandbox: String, socket: &mut WebSock
     let Some(process) = first.and_then(|first| first.started) else { return Ok(()) };
     if socket.send(Told::Started(&process).message()).await.is_ok() {
         let (api, call) = (api.clone(), call.clone());
-        Attached { api, call, process_id: process.process_id }.talk(socket, output).await;
+        let process_id = process.process_id;
+        Attached { api, call, process_id, admitted }.talk(socket, output).await;
     }
     Ok(())
 }
@@ -179,6 +192,15 @@ struct Attached {
     api: Api,
     call: Call,
     process_id: String,
+    /// Under way as long as anything is left of it.
+    admitted: Option<Arc<Admitted>>,
+}
+
+/// The way of a client's input to its process.
+struct Input {
+    sender: mpsc::Sender<Result<v1::WriteInputRequest>>,
+    /// Tells that the client is gone.
+    _client: DropGuard,
 }
 
 impl Attached {
@@ -262,28 +284,31 @@ impl Attached {
         }
     }
 
-    /// Input is written by a task of its own, which outlives the client until all of it is delivered.
+    /// Input is written by a task of its own, which outlives the client until all of it is delivered, or for a while.
     async fn write(
         &self,
-        input: &mut Option<mpsc::Sender<Result<v1::WriteInputRequest>>>,
+        input: &mut Option<Input>,
         piece: v1::WriteInputRequest,
         problems: &mpsc::Sender<Problem>,
     ) -> Result<()> {
-        let sender = input.get_or_insert_with(|| {
+        let input = input.get_or_insert_with(|| {
             let (sender, pieces) = mpsc::channel(WAITING);
             let (api, call, problems) = (self.api.clone(), self.call.clone(), problems.clone());
+            let (gone, admitted) = (CancellationToken::new(), self.admitted.clone());
+            let client = gone.clone().drop_guard();
             let process_id = self.process_id.clone();
             let first = v1::WriteInputRequest { process_id, ..v1::WriteInputRequest::default() };
             tokio::spawn(async move {
-                let written = api.write_input(&call, first, ReceiverStream::new(pieces)).await;
-                if let Err(problem) = written {
+                let _admitted = admitted;
+                let write = api.write_input(&call, first, ReceiverStream::new(pieces));
+                if let Some(Err(problem)) = left_behind(write, gone).await {
                     let _ = problems.send(problem).await;
                 }
             });
-            sender
+            Input { sender, _client: client }
         });
         // The task tells itself why it takes nothing more.
-        let _ = sender.send(Ok(piece)).await;
+        let _ = input.sender.send(Ok(piece)).await;
         Ok(())
     }
 
@@ -305,6 +330,18 @@ impl Attached {
     }
 }
 
+/// The work's end, unless it takes too long after somebody has gone.
+async fn left_behind<T>(work: impl Future<Output = T>, gone: CancellationToken) -> Option<T> {
+    let too_long = async {
+        gone.cancelled().await;
+        tokio::time::sleep(LEFT_BEHIND).await;
+    };
+    tokio::select! {
+        end = work => Some(end),
+        () = too_long => None,
+    }
+}
+
 /// Closes a conversation in which everything is said.
 async fn say_goodbye(socket: &mut WebSocket) {
     let goodbye = CloseFrame { code: close_code::NORMAL, reason: "".into() };
@@ -323,4 +360,26 @@ fn shown(piece: &v1::ProcessOutput) -> Message {
     frame.put_u64(piece.offset);
     frame.put_slice(&piece.data);
     Message::Binary(frame.freeze())
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_client_leaves_behind_has_an_end() {
+        let begun = Instant::now();
+        let gone = CancellationToken::new();
+        let stays = left_behind(tokio::time::sleep(10 * LEFT_BEHIND), gone.clone());
+        assert_eq!(stays.await, Some(()));
+        assert_eq!(begun.elapsed(), 10 * LEFT_BEHIND);
+        drop(gone.clone().drop_guard());
+        let read = left_behind(tokio::time::sleep(LEFT_BEHIND / 2), gone.clone());
+        assert_eq!(read.await, Some(()));
+        let begun = Instant::now();
+        assert_eq!(left_behind(std::future::pending::<()>(), gone).await, None);
+        assert_eq!(begun.elapsed(), LEFT_BEHIND);
+    }
 }

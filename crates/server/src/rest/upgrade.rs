@@ -35,6 +35,11 @@ impl<S: Send + Sync> FromRequestParts<S> for Upgrade {
 }
 
 impl Upgrade {
+    /// For what of the conversation outlives it.
+    pub(super) fn admitted(&self) -> Option<Arc<Admitted>> {
+        self.admitted.clone()
+    }
+
     /// Messages larger than `max_message` end the conversation.
     pub(super) fn open<F>(
         self,
