@@ -113,7 +113,7 @@ fn a_client_answers_over_a_web_socket() {
 
 #[test]
 fn answers_do_not_wait_with_hellos() {
-    const MORE: usize = 8;
+    const MORE: usize = 15;
     with_host(async |host| {
         let id = host.create("tool_allowlist: [add]").await;
         let tenant = TenantId::default();

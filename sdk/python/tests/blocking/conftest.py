@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from belljar import Belljar, Sandbox
+from belljar import Belljar, Sandbox, errors
 
 
 @pytest.fixture(scope="module")
@@ -18,3 +18,8 @@ def client(shared_state: Path) -> Iterator[Belljar]:
 def sandbox(client: Belljar) -> Iterator[Sandbox]:
     with client.sandboxes.create() as sandbox:
         yield sandbox
+
+
+@pytest.fixture
+def refused_early() -> tuple[type[errors.BelljarError], ...]:
+    return (errors.ArchiveRefused,)
