@@ -1,11 +1,15 @@
 //! Values that rules compare: what JSON has, with whole numbers kept apart from others.
 
+use std::collections::HashMap;
 use std::fmt;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::ser::{SerializeMap, Serializer};
 use serde::{Deserialize, Deserializer, Serialize};
+
+/// Entries of a map up to which looking is faster than hashing.
+pub(crate) const FEW: usize = 16;
 
 /// A value of a condition or a context.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -161,11 +165,24 @@ impl<'de> Visitor<'de> for AnyValue {
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
         let mut map: Vec<(String, Value)> = Vec::new();
+        let mut places: HashMap<String, usize> = HashMap::new();
         while let Some((name, value)) = entries.next_entry::<String, Value>()? {
-            // Of JSON from elsewhere the last of two counts, as every reader of JSON has it.
-            match map.iter_mut().find(|(known, _)| *known == name) {
-                Some(known) => known.1 = value,
-                None => map.push((name, value)),
+            if map.len() == FEW {
+                places = map.iter().map(|(name, _)| name.clone()).zip(0..).collect();
+            }
+            let place = match map.len() < FEW {
+                true => map.iter().position(|(known, _)| *known == name),
+                false => places.get(&name).copied(),
+            };
+            match place {
+                // Of JSON from elsewhere the last of two counts, as every reader of JSON has it.
+                Some(place) => map[place].1 = value,
+                None => {
+                    if map.len() >= FEW {
+                        places.insert(name.clone(), map.len());
+                    }
+                    map.push((name, value));
+                }
             }
         }
         Ok(Value::Map(map))

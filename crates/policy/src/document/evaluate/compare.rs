@@ -3,7 +3,9 @@
 //! True is one, `1` equals `1.0`, lists compare item by item, and what has no order is an error rather than a no.
 
 use std::cmp::Ordering;
+use std::collections::HashMap;
 
+use crate::document::value::FEW;
 use crate::document::{Operator, Value};
 
 /// Two values that an operator cannot be asked about.
@@ -42,10 +44,17 @@ fn equal(left: &Value, right: &Value) -> bool {
             left.len() == right.len() && left.iter().zip(right).all(|(l, r)| equal(l, r))
         }
         (Value::Map(left), Value::Map(right)) => {
-            left.len() == right.len()
-                && left.iter().all(|(name, value)| {
+            if left.len() != right.len() {
+                return false;
+            }
+            if left.len() <= FEW {
+                return left.iter().all(|(name, value)| {
                     right.iter().any(|(other, found)| name == other && equal(value, found))
-                })
+                });
+            }
+            let right: HashMap<_, _> = right.iter().map(|(name, value)| (name, value)).collect();
+            left.iter()
+                .all(|(name, value)| right.get(name).is_some_and(|found| equal(value, found)))
         }
         _ => match (Number::of(left), Number::of(right)) {
             (Some(left), Some(right)) => left.cmp(right).is_eq(),
@@ -161,5 +170,17 @@ mod tests {
         check("[1, 2]", Contains, "2.0", Some(true));
         check("5", Contains, "5", None);
         check("\"a\"", Contains, "null", None);
+    }
+
+    #[test]
+    fn large_maps_are_compared_name_by_name() {
+        let names = || (0..100_000_u64).map(|n| (format!("a{n}"), Value::from(n)));
+        let map = |entries: Vec<_>| Value::Map(entries);
+        let same = map(names().rev().collect());
+        assert_eq!(holds(Eq, &map(names().collect()), &same), Ok(true));
+        let other = map(names().map(|(name, n)| (format!("{name}b"), n)).collect());
+        assert_eq!(holds(Eq, &other, &same), Ok(false));
+        let changed = map(names().map(|(name, _)| (name, Value::from(5_u64))).collect());
+        assert_eq!(holds(Eq, &changed, &same), Ok(false));
     }
 }

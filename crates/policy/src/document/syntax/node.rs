@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use super::Refusal;
+use crate::document::value::FEW;
 
 /// Longer documents are refused before they are read.
 pub const MAX_BYTES: usize = 8 * 1024 * 1024;
@@ -10,6 +11,9 @@ pub const MAX_BYTES: usize = 8 * 1024 * 1024;
 pub const MAX_DEPTH: usize = 32;
 /// Values in one document, aliases counted as often as they are used.
 pub const MAX_NODES: usize = 1_000_000;
+/// Bytes of names and texts in one document, aliases counted as often as they are used. Without aliases no document has as
+/// many: of what can be escaped, the least favourable takes two bytes for three.
+pub(crate) const MAX_TEXT: usize = 2 * MAX_BYTES;
 
 /// Where something is written: both count from one, columns in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,10 +72,9 @@ pub(crate) fn push_entry<'a>(
 pub(crate) struct Seen<'a>(Option<std::collections::HashSet<Cow<'a, str>>>);
 
 impl<'a> Seen<'a> {
-    const FEW: usize = 16;
-
-    fn insert(&mut self, entries: &[Entry<'a>], new: &Entry<'a>) -> bool {
-        if entries.len() < Self::FEW {
+    /// Whether no entry so far has that key.
+    pub(crate) fn insert(&mut self, entries: &[Entry<'a>], new: &Entry<'a>) -> bool {
+        if entries.len() < FEW {
             return entries.iter().all(|entry| entry.key != new.key);
         }
         let keys =

@@ -9,7 +9,9 @@ use std::collections::HashMap;
 use saphyr_parser::{Event, Input, Marker, Parser, ScalarStyle, Span, StrInput, Tag};
 
 use super::ascii::Ascii;
-use super::node::{Content, Entry, MAX_DEPTH, MAX_NODES, Node, Position, Seen, push_entry};
+use super::node::{
+    Content, Entry, MAX_DEPTH, MAX_NODES, MAX_TEXT, Node, Position, Seen, push_entry,
+};
 use super::{Refusal, scalar};
 
 /// Anchors that one document may have.
@@ -24,7 +26,8 @@ pub(super) fn parse(text: &str) -> Result<Node<'_>, Refusal> {
 }
 
 fn parse_input<'a, I: Input>(text: &'a str, input: I) -> Result<Node<'a>, Refusal> {
-    let mut reader = Reader { text, events: Parser::new(input), anchors: HashMap::new(), nodes: 0 };
+    let (events, size) = (Parser::new(input), Size::default());
+    let mut reader = Reader { text, events, anchors: HashMap::new(), size };
     let mut found = None;
     loop {
         let (event, span) = reader.next()?;
@@ -47,9 +50,17 @@ fn parse_input<'a, I: Input>(text: &'a str, input: I) -> Result<Node<'a>, Refusa
 struct Reader<'a, I: Input> {
     text: &'a str,
     events: Parser<'a, I>,
-    /// What an anchor stands for and how many values that is.
-    anchors: HashMap<usize, (Node<'a>, usize)>,
+    /// What an anchor stands for and how much that is.
+    anchors: HashMap<usize, (Node<'a>, Size)>,
+    /// Of what was read so far.
+    size: Size,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Size {
     nodes: usize,
+    /// Bytes of names and texts.
+    text: usize,
 }
 
 impl<'a, I: Input> Reader<'a, I> {
@@ -67,8 +78,8 @@ impl<'a, I: Input> Reader<'a, I> {
 
     fn node(&mut self, event: Event<'a>, span: Span, depth: usize) -> Result<Node<'a>, Refusal> {
         let place = position(span.start);
-        let before = self.nodes;
-        self.count(1, place)?;
+        let before = self.size;
+        self.count(Size { nodes: 1, text: 0 }, place)?;
         if depth > MAX_DEPTH {
             return Err(Refusal::new(
                 place,
@@ -80,6 +91,7 @@ impl<'a, I: Input> Reader<'a, I> {
             Event::Alias(anchor) => return self.alias(anchor, place),
             Event::Scalar(word, style, anchor, tag) => {
                 let word = borrowed(self.text, word, style, span);
+                self.count(Size { nodes: 0, text: word.len() }, place)?;
                 (anchor, scalar_content(word, style, tag.as_deref(), place)?)
             }
             Event::SequenceStart(anchor, tag) => {
@@ -98,7 +110,9 @@ impl<'a, I: Input> Reader<'a, I> {
                 let message = format!("there are more than {MAX_ANCHORS} anchors");
                 return Err(Refusal::new(place, message, "write the values out"));
             }
-            self.anchors.insert(anchor, (node.clone(), self.nodes - before));
+            let nodes = self.size.nodes - before.nodes;
+            let size = Size { nodes, text: self.size.text - before.text };
+            self.anchors.insert(anchor, (node.clone(), size));
         }
         Ok(node)
     }
@@ -133,6 +147,7 @@ impl<'a, I: Input> Reader<'a, I> {
                     ));
                 }
             };
+            self.count(Size { nodes: 0, text: key.len() }, place)?;
             let (event, span) = self.next()?;
             let value = self.node(event, span, depth + 1)?;
             if plain && key == "<<" {
@@ -142,19 +157,24 @@ impl<'a, I: Input> Reader<'a, I> {
             push_entry(&mut entries, &mut seen, Entry { key, position: place, value })?;
         }
         for source in merged {
-            self.merge(&mut entries, source)?;
+            self.merge(&mut entries, &mut seen, source)?;
         }
         Ok(Content::Map(entries))
     }
 
     /// What `<<` brings along; fields that are written out, or came earlier, count.
-    fn merge(&mut self, entries: &mut Vec<Entry<'a>>, source: Node<'a>) -> Result<(), Refusal> {
+    fn merge(
+        &mut self,
+        entries: &mut Vec<Entry<'a>>,
+        seen: &mut Seen<'a>,
+        source: Node<'a>,
+    ) -> Result<(), Refusal> {
         let place = source.position;
         match source.content {
             Content::Map(more) => {
-                self.count(more.len(), place)?;
+                self.count(Size { nodes: more.len(), text: 0 }, place)?;
                 for entry in more {
-                    if entries.iter().all(|known| known.key != entry.key) {
+                    if seen.insert(entries, &entry) {
                         entries.push(entry);
                     }
                 }
@@ -163,7 +183,7 @@ impl<'a, I: Input> Reader<'a, I> {
             Content::List(maps)
                 if maps.iter().all(|map| matches!(map.content, Content::Map(_))) =>
             {
-                maps.into_iter().try_for_each(|map| self.merge(entries, map))
+                maps.into_iter().try_for_each(|map| self.merge(entries, seen, map))
             }
             _ => Err(Refusal::new(
                 place,
@@ -186,16 +206,17 @@ impl<'a, I: Input> Reader<'a, I> {
         Ok(Node { position: place, content: node.content })
     }
 
-    fn count(&mut self, more: usize, place: Position) -> Result<(), Refusal> {
-        self.nodes += more;
-        if self.nodes > MAX_NODES {
-            return Err(Refusal::new(
-                place,
-                format!("the document has more than {MAX_NODES} values, aliases included"),
-                "split it and join the parts with `extends`",
-            ));
-        }
-        Ok(())
+    fn count(&mut self, more: Size, place: Position) -> Result<(), Refusal> {
+        self.size.nodes += more.nodes;
+        self.size.text += more.text;
+        let message = if self.size.nodes > MAX_NODES {
+            format!("the document has more than {MAX_NODES} values, aliases included")
+        } else if self.size.text > MAX_TEXT {
+            format!("the document has more than {MAX_TEXT} bytes of text, aliases included")
+        } else {
+            return Ok(());
+        };
+        Err(Refusal::new(place, message, "split it and join the parts with `extends`"))
     }
 }
 

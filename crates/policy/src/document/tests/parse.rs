@@ -198,6 +198,34 @@ fn anchors_and_merge_keys_work_within_bounds() {
         bomb.push_str(&format!("a{level}: &a{level} [{before}]\n"));
     }
     assert!(refused(&bomb).message.contains("values"));
+    // Few values, and each of them long; as a name it counts like as a value.
+    let long = "x".repeat(1 << 20);
+    for anchored in [format!("&b '{long}'"), format!("&b {{'{long}': 1}}")] {
+        let text = |times: usize| {
+            let values = ", *b".repeat(times);
+            format!(
+                "rules: [{{name: a, action: deny, condition: {{field: x, operator: in, value: [{anchored}{values}]}}}}]\n"
+            )
+        };
+        document(&text(14));
+        assert!(refused(&text(16)).message.contains("bytes of text"));
+    }
+}
+
+#[test]
+fn large_maps_are_read_name_by_name() {
+    // Each name beside each other would be thousands of millions of comparisons.
+    const MANY: usize = 100_000;
+    let entries = (0..MANY).map(|n| format!("\"a{n}\": {n}")).collect::<Vec<_>>().join(", ");
+    let value = format!("[&m {{{entries}}}, {{<<: *m, b: 1}}]");
+    let found = document(&format!(
+        "rules: [{{name: a, action: deny, condition: {{field: x, operator: in, value: {value}}}}}]\n"
+    ));
+    let Value::List(maps) = &found.rules[0].condition.value else { panic!("not a list") };
+    let mut entries: Vec<_> = (0..MANY).map(|n| (format!("a{n}"), Value::from(n as u64))).collect();
+    assert_eq!(maps[0], Value::Map(entries.clone()));
+    entries.insert(0, ("b".to_owned(), Value::Int(1)));
+    assert_eq!(maps[1], Value::Map(entries));
 }
 
 #[test]
