@@ -126,6 +126,13 @@ fn any_name_is_copied_both_ways() {
     }
     place.run(&["cp", "tree", "f:/tmp/tree"]).exits(0);
     place.run(&["cp", "f:/tmp/tree", "back"]).exits(0);
+    // A single file may need its name on the other side, where names of single files are text.
+    let odd = place.path("tree").join(std::ffi::OsString::from_vec(names[0].clone()));
+    for (target, works) in [("f:/tmp/named", true), ("f:/tmp/", false)] {
+        let copied = place.command(&["cp"]).arg(&odd).arg(target).output().unwrap();
+        assert_eq!(copied.status.success(), works, "{copied:?}");
+    }
+    place.run(&["cp", "f:/tmp/named", "-"]).says("one").exits(0);
     for (name, content) in names.into_iter().zip(["one", "two"]) {
         let path = place.path("back").join(std::ffi::OsString::from_vec(name));
         assert_eq!(std::fs::read_to_string(path).unwrap(), content);

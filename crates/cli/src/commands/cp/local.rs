@@ -3,12 +3,13 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, fcntl_setfl, fstat, openat, renameat, statat, unlinkat,
+    AtFlags, CWD, FileType, Mode, OFlags, fcntl_setfl, fstat, linkat, openat, renameat, statat,
+    unlinkat,
 };
 use rustix::io::Errno;
 
@@ -97,8 +98,8 @@ fn is_special(directory: &Path) -> bool {
     SPECIAL.iter().any(|special| directory == Path::new(special))
 }
 
-/// Writes `content` under another name first, so that a file is there whole or not at all. A link in its place gives way: a
-/// sandbox may have made it. So does a pipe or a device, unless it was named.
+/// Writes `content` to a file that gets its name at the end, so that it is there whole or not at all. A link in its place gives
+/// way: a sandbox may have made it. So does a pipe or a device, unless it was named.
 pub(super) fn save(content: &mut dyn Read, target: &Target, mode: u32) -> io::Result<u64> {
     if is_special(&target.directory) {
         return io::copy(content, &mut File::create(target.path())?);
@@ -115,16 +116,35 @@ pub(super) fn save(content: &mut dyn Read, target: &Target, mode: u32) -> io::Re
             open_pipe_or_device(&directory, name).map_err(|error| about(&target.path(), &error))?;
         return io::copy(content, &mut file);
     }
-    let unfinished = unfinished(name);
-    let mut file = create(&directory, &unfinished, mode)?;
-    let copied = io::copy(content, &mut file).and_then(|bytes| {
+    // Whatever the file is called, this is no longer than a name may be.
+    let unfinished = OsString::from(format!(".belljar-{}", std::process::id()));
+    let written = write_aside(content, &directory, &unfinished, mode).and_then(|bytes| {
         renameat(&directory, &unfinished, &directory, name)?;
         Ok(bytes)
     });
-    if copied.is_err() {
+    if written.is_err() {
         let _ = unlinkat(&directory, &unfinished, AtFlags::empty());
     }
-    copied.map_err(|error| about(&target.path(), &error))
+    written.map_err(|error| about(&target.path(), &error))
+}
+
+/// Writes a file that has a name of its own only when it is whole, where the file system can do that: of a copy that is
+/// interrupted nothing is left.
+fn write_aside(
+    content: &mut dyn Read,
+    directory: &OwnedFd,
+    name: &OsStr,
+    mode: u32,
+) -> io::Result<u64> {
+    let flags = OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC;
+    let Ok(nameless) = openat(directory, c".", flags, plain(mode)) else {
+        return io::copy(content, &mut create(directory, name, mode)?);
+    };
+    let mut file = File::from(nameless);
+    let bytes = io::copy(content, &mut file)?;
+    let itself = format!("/proc/self/fd/{}", file.as_raw_fd());
+    linkat(CWD, itself, directory, name, AtFlags::SYMLINK_FOLLOW)?;
+    Ok(bytes)
 }
 
 fn is_pipe_or_device(kind: FileType) -> bool {
@@ -162,21 +182,17 @@ pub(super) fn open_source(path: &Path) -> io::Result<File> {
 /// A file that was not there before, with no more than plain permissions.
 pub(super) fn create(directory: impl AsFd, name: &OsStr, mode: u32) -> io::Result<File> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mode = Mode::from_raw_mode(mode & 0o777 | 0o600);
-    Ok(File::from(openat(directory, name, flags, mode)?))
+    Ok(File::from(openat(directory, name, flags, plain(mode))?))
 }
 
-fn unfinished(name: &OsStr) -> OsString {
-    let mut unfinished = OsString::from(".");
-    unfinished.push(name);
-    unfinished.push(format!(".{}", std::process::id()));
-    unfinished
+fn plain(mode: u32) -> Mode {
+    Mode::from_raw_mode(mode & 0o777 | 0o600)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::symlink;
+    use std::os::unix::fs::{PermissionsExt, symlink};
 
     fn target(path: PathBuf) -> Target {
         Target::new(path, "/output/file")
@@ -196,6 +212,29 @@ mod tests {
         assert!(save(&mut Broken, &target(path.clone()), 0o644).is_err());
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "whole");
         assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 1);
+        let longest = place.path().join("x".repeat(255));
+        save(&mut b"long".as_slice(), &target(longest.clone()), 0o640).unwrap();
+        let saved = longest.metadata().unwrap();
+        assert_eq!((saved.len(), saved.permissions().mode() & 0o777), (4, 0o640));
+    }
+
+    #[test]
+    fn nothing_is_seen_of_a_file_before_it_is_whole() {
+        struct Looking<'a>(&'a Path, bool);
+        impl Read for Looking<'_> {
+            fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+                assert_eq!(std::fs::read_dir(self.0).unwrap().count(), 0);
+                buffer[0] = b'x';
+                Ok(usize::from(!std::mem::replace(&mut self.1, true)))
+            }
+        }
+        // Of the file systems that cannot do this, no test runs on one.
+        let place = tempfile::tempdir_in("/dev/shm").unwrap();
+        let path = place.path().join("file");
+        save(&mut Looking(place.path(), false), &target(path.clone()), 0o644).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "x");
+        let names: Vec<_> = std::fs::read_dir(place.path()).unwrap().collect();
+        assert_eq!(names.len(), 1);
     }
 
     #[test]
@@ -274,7 +313,6 @@ mod tests {
 
     #[test]
     fn a_pipe_is_not_waited_for_to_be_sent() {
-        use std::os::fd::AsRawFd;
         let place = tempfile::tempdir().unwrap();
         let pipe = place.path().join("pipe");
         make_pipe(&pipe);

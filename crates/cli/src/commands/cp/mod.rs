@@ -6,6 +6,7 @@ mod side;
 mod unpack;
 
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use belljar_api::v1;
@@ -21,7 +22,7 @@ use super::transfer::{download, upload};
 use crate::args::CpArgs;
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::output::{is_closed, note, print_json};
+use crate::output::{Inert, is_closed, note, print_json};
 
 /// What was copied.
 #[derive(Debug, Default, Serialize)]
@@ -167,17 +168,18 @@ async fn below_directory(
     name: Option<&std::ffi::OsStr>,
 ) -> Result<String, Failure> {
     let Some(name) = name else { return Ok(path) };
-    let name = crate::request::text(name)?;
+    // Only where it is asked for has it to be text.
+    let name = || crate::request::text(name);
     let request = v1::StatFileRequest { sandbox: sandbox.to_owned(), path, follow: true };
     let path = request.path.clone();
     match client.files.clone().stat_file(request).await {
         Ok(found) if found.get_ref().kind() == v1::FileKind::Directory => {
-            Ok(format!("{}/{name}", path.trim_end_matches('/')))
+            Ok(format!("{}/{}", path.trim_end_matches('/'), name()?))
         }
         Ok(_) => Ok(path),
         Err(status) => match Failure::from(status) {
             failure if failure.code == Code::FileNotFound && path.ends_with('/') => {
-                Ok(format!("{path}{name}"))
+                Ok(format!("{path}{}", name()?))
             }
             failure if failure.code == Code::FileNotFound => Ok(path),
             failure => Err(failure),
@@ -225,7 +227,8 @@ async fn fetch_to_stdout(
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> Failure {
-    refuse(&format!("`{}` cannot be read", path.display()))
+    let path = Inert::line(path.as_os_str().as_bytes());
+    refuse(&format!("`{path}` cannot be read"))
         .caused_by(error)
         .with_remedy("check the path on this host; a path inside a sandbox is `SANDBOX:PATH`")
 }
