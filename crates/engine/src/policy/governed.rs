@@ -64,8 +64,8 @@ struct Ready {
 }
 
 impl Ready {
-    /// Keeps a policy that was not there. Where there are too many, the largest give way first, so that one which is small
-    /// stays whatever others ask. They are for the caller to free.
+    /// Keeps a policy that was not there. Where there are too many, those give way that no sandbox here runs under, then the
+    /// largest, so that one which is small stays whatever others ask. They are for the caller to free.
     fn keep_policy(
         &mut self,
         key: String,
@@ -76,8 +76,10 @@ impl Ready {
         if self.policies.contains_key(&key) {
             return gone;
         }
-        while self.policies.len() >= MAX_READY || self.bytes.saturating_add(bytes) > MAX_READY_BYTES
-        {
+        if self.is_full(bytes) {
+            self.take_unused(&mut gone);
+        }
+        while self.is_full(bytes) {
             let Some((bytes, largest)) = self.sizes.pop_last() else { break };
             self.bytes -= bytes;
             gone.extend(self.policies.remove(&largest));
@@ -92,6 +94,23 @@ impl Ready {
         self.sizes.insert((bytes, key.clone()));
         self.policies.insert(key, Arc::clone(policy));
         gone
+    }
+
+    fn is_full(&self, more: usize) -> bool {
+        self.policies.len() >= MAX_READY || self.bytes.saturating_add(more) > MAX_READY_BYTES
+    }
+
+    /// Whoever makes a policy for each sandbox leaves one with each that ends.
+    fn take_unused(&mut self, gone: &mut Vec<Arc<SandboxPolicy>>) {
+        let Self { policies, sizes, bytes, .. } = self;
+        sizes.retain(|(size, key)| {
+            if policies.get(key).is_some_and(|policy| Arc::strong_count(policy) > 1) {
+                return true;
+            }
+            *bytes -= size;
+            gone.extend(policies.remove(key));
+            false
+        });
     }
 }
 
@@ -197,6 +216,21 @@ mod tests {
             let found = inner.policies.find(&inner, &reference).await.unwrap();
             assert_eq!(found.digest, reference.digest);
         }
+    }
+
+    #[test]
+    fn what_no_sandbox_runs_under_gives_way_first() {
+        let mut ready = Ready::default();
+        let used = Arc::new(SandboxPolicy::recording());
+        ready.keep_policy("used".to_owned(), &used, 1000);
+        for number in 1..MAX_READY {
+            ready.keep_policy(format!("{number}"), &Arc::new(SandboxPolicy::recording()), 1);
+        }
+        assert_eq!(ready.policies.len(), MAX_READY);
+        let gone = ready.keep_policy("new".to_owned(), &used, 1);
+        assert_eq!(gone.len(), MAX_READY - 1);
+        assert!(ready.policies.contains_key("used"), "though it is the largest");
+        assert_eq!((ready.policies.len(), ready.sizes.len(), ready.bytes), (2, 2, 1001));
     }
 
     #[test]
