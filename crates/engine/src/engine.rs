@@ -199,6 +199,7 @@ impl Engine {
 
     /// What a request would give, with every rule and its mechanism. Nothing is made.
     pub async fn explain(&self, request: &CreateRequest) -> Result<Explanation> {
+        self.scope.sees_tenant()?;
         explain::explain(&self.inner, &self.scope.tenant(), request).await
     }
 

@@ -113,9 +113,21 @@ async fn who_has_one_sandbox_sees_nothing_else_of_its_tenant() {
         let answer = server.system().get_tenant(bearing(secret, request)).await;
         answer.map(drop).map_err(|status| code(&status))
     };
+    // What a policy of the tenant's would give tells that it is there, and what it says.
+    let explain = async |secret: &str, of: v1::ExplainSandboxRequest| {
+        let explained = server.sandboxes().explain_sandbox(bearing(secret, of)).await;
+        explained.map(drop).map_err(|status| code(&status))
+    };
+    let new = v1::ExplainSandboxRequest {
+        create: Some(v1::CreateSandboxRequest::default()),
+        ..v1::ExplainSandboxRequest::default()
+    };
+    let own = v1::ExplainSandboxRequest { sandbox: Some(sandbox), ..Default::default() };
     let denied = Err("permission-denied".to_owned());
     assert_eq!((policies(&tenant).await, usage(&tenant).await), (Ok(()), Ok(())));
-    assert_eq!((policies(&token).await, usage(&token).await), (denied.clone(), denied));
+    assert_eq!((policies(&token).await, usage(&token).await), (denied.clone(), denied.clone()));
+    assert_eq!((explain(&tenant, new.clone()).await, explain(&token, new).await), (Ok(()), denied));
+    assert_eq!(explain(&token, own).await, Ok(()));
     let at = |server: v1::Server| (server.addresses, server.counts.unwrap().connections);
     let get = v1::GetServerRequest {};
     let seen = at(server.system().get_server(bearing(&tenant, get)).await.unwrap().into_inner());
