@@ -1,8 +1,8 @@
 //! What sandboxes may add to the log by what happens inside them.
 //!
 //! The log is kept up to a size that all share, so whoever could write as much as it likes would push everybody's records
-//! out. Each sandbox has a share; what exceeds it is left out and counted. The next record that fits says how many are
-//! missing before it (`lost`), and one of its own says so where none comes any more.
+//! out within seconds. Each sandbox has a share; what exceeds it is left out and counted. The next record that fits says how
+//! many are missing before it (`lost`), and one of its own says so where none comes any more.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,6 +16,9 @@ use super::{AuditEntry, AuditLog};
 /// Records that a sandbox may add in a second, and how many it may save up.
 const PER_SECOND: f64 = 50.0;
 pub(crate) const SAVED_UP: f64 = 2000.0;
+
+/// The detail in which a record tells how many are missing before it.
+const LOST_BEFORE: &str = "lost";
 
 /// Fewer shares than this are never looked through for those that are whole.
 const MANY: usize = 4096;
@@ -73,6 +76,13 @@ impl Share {
     }
 }
 
+impl AuditEntry {
+    /// Whether records of what it is about are missing.
+    pub(crate) fn tells_of_a_loss(&self) -> bool {
+        self.action == super::writer::LOST || self.detail.contains_key(LOST_BEFORE)
+    }
+}
+
 impl AuditLog {
     /// Adds an entry that something inside a sandbox caused, if the sandbox's share allows it.
     pub fn record_from_inside(
@@ -83,7 +93,7 @@ impl AuditLog {
     ) {
         let Some(lost) = self.shares.take(sandbox, tenant.as_str(), Instant::now()) else { return };
         if lost > 0 {
-            entry.detail.insert("lost".to_owned(), lost.to_string());
+            entry.detail.insert(LOST_BEFORE.to_owned(), lost.to_string());
         }
         self.record(AuditEntry {
             tenant: tenant.to_string(),

@@ -110,6 +110,10 @@ struct Seen {
 
 impl Seen {
     fn note(&mut self, entry: &AuditEntry) {
+        if entry.tells_of_a_loss() {
+            let note = "so much happened at once that some of it is not on record, and not allowed";
+            self.notes.insert(note.to_owned());
+        }
         if entry.outcome != "ok" {
             return;
         }
@@ -251,4 +255,23 @@ fn texts(list: &Json) -> impl Iterator<Item = String> + '_ {
 fn directory_of(path: &str) -> String {
     let directory = path.rsplit_once('/').map_or("", |(directory, _)| directory);
     format!("{}/", regex::escape(directory))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_on_record_is_told() {
+        let told = |entry: AuditEntry| {
+            let mut seen = Seen::default();
+            seen.note(&entry);
+            seen.notes.len()
+        };
+        let detail = [("lost".to_owned(), "7".to_owned())];
+        let flow = AuditEntry { action: "network.flow".to_owned(), ..AuditEntry::default() };
+        assert_eq!(told(flow.clone()), 0);
+        assert_eq!(told(AuditEntry { detail: detail.into(), ..flow.clone() }), 1);
+        assert_eq!(told(AuditEntry { action: "audit.lost".to_owned(), ..flow }), 1);
+    }
 }
