@@ -115,7 +115,8 @@ pub(crate) async fn settle(inner: &Arc<Inner>, id: &SandboxId) -> Result<()> {
     let unfinished =
         |record: &SandboxRecord| matches!(record.state, State::Creating | State::Destroying);
     let Some(record) = inner.store.sandbox(id).await?.filter(unfinished) else { return Ok(()) };
-    let claim = try_claim_as_seen(inner, record, &STEPS, Some(State::Destroying), None).await?;
+    // The state stays as it is, so that whoever goes on where this ends too soon knows what had been begun.
+    let claim = try_claim_as_seen(inner, record, &STEPS, None, None).await?;
     let Claim::Taken(record) = claim else { return Ok(()) };
     let noted = inner.store.steps(id).await?.join(" ");
     tracing::info!(sandbox = %id, noted, "what a process that ended had begun is settled");

@@ -10,6 +10,7 @@ mod support;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::Ordering;
 
 use belljar_engine::{
     CreateRequest, ProcessQuery, SandboxQuery, SandboxState, SessionRequest, WorkspaceRequest,
@@ -153,6 +154,10 @@ async fn a_creation_that_was_interrupted_says_so() {
     std::fs::create_dir(directory.path().join("work")).unwrap();
     die_at(directory.path(), "named", "create.starting");
     let backend = FakeBackend::new(&directory.path().join("objects"));
+    // Whoever undoes it is interrupted, too.
+    backend.fail_stop.store(true, Ordering::Relaxed);
+    open(&directory.path().join("state"), &backend).await.close().await;
+    assert!(!backend.fail_stop.load(Ordering::Relaxed));
     let engine = open(&directory.path().join("state"), &backend).await;
     let states = vec![SandboxState::Failed];
     let failed = engine.list(&SandboxQuery { states, ..Default::default() }).await.unwrap().items;
