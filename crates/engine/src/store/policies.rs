@@ -21,6 +21,9 @@ const MAX_VERSIONS: u64 = 1000;
 /// remembered.
 const ROOM: Room = Room { versions: MAX_VERSIONS, bytes: 256 << 20 };
 
+/// Documents that give way in one step, so that of large ones no more go than have to.
+const FORGOTTEN_AT_ONCE: i64 = 16;
+
 /// Nothing that is kept refers to a document. Whatever refers to one is written with it, or finds it, in one transaction.
 const IS_UNUSED: &str =
     "NOT EXISTS (SELECT 1 FROM policies AS p WHERE p.digest = policy_documents.digest)
@@ -207,9 +210,16 @@ impl PolicyStore for SqliteStore {
         version: Option<u32>,
     ) -> Result<bool> {
         self.write(|change| {
-            let removed = change.execute(
+            let removed: Vec<String> = change
+                .prepare_cached(
+                    "SELECT digest FROM policies WHERE tenant = ?1 AND name = ?2
+                     AND (?3 IS NULL OR version = ?3) AND digest IS NOT NULL",
+                )?
+                .query_map(params![tenant.as_str(), name, version], |row| row.get(0))?
+                .collect::<rusqlite::Result<_>>()?;
+            change.execute(
                 "UPDATE policies SET digest = NULL WHERE tenant = ?1 AND name = ?2
-                 AND (?3 IS NULL OR version = ?3) AND digest IS NOT NULL",
+                 AND (?3 IS NULL OR version = ?3)",
                 params![tenant.as_str(), name, version],
             )?;
             // The highest number tells that of the next, so that of the others nothing is to be remembered.
@@ -219,10 +229,11 @@ impl PolicyStore for SqliteStore {
                 params![tenant.as_str(), name],
             )?;
             forget_names(change, tenant)?;
-            if removed > 0 {
-                prune(change)?;
+            let forget = format!("DELETE FROM policy_documents WHERE digest = ?1 AND {IS_UNUSED}");
+            for digest in &removed {
+                change.prepare_cached(&forget)?.execute([digest])?;
             }
-            Ok(removed > 0)
+            Ok(!removed.is_empty())
         })
         .map_err(failed)
     }
@@ -259,45 +270,60 @@ fn check_versions(change: &Change<'_>, tenant: &TenantId, most: u64) -> Result<(
     Err(refused(format!("tenant `{tenant}` keeps {most} versions of policies already")))
 }
 
-/// Where there is too much, what only sandboxes that have ended ran under goes before its time.
+/// Where there is too much, what only sandboxes that have ended ran under goes before its time, the oldest first.
 fn check_bytes(change: &Change<'_>, tenant: &TenantId, most: u64) -> Result<(), Fault> {
-    let is_too_much = || {
-        let bytes: i64 = change
-            .prepare_cached(
-                "SELECT coalesce(sum(octet_length(layers)), 0) FROM policy_documents WHERE tenant = ?1",
-            )?
-            .query_row([tenant.as_str()], |row| row.get(0))?;
-        Ok::<_, rusqlite::Error>(bytes.unsigned_abs() > most)
-    };
-    if !is_too_much()? {
-        return Ok(());
+    while takes_more(change, tenant, most)? {
+        if forget_oldest(change, tenant)? == 0 {
+            hand_over(change, tenant)?;
+            break;
+        }
     }
-    change.execute(
-        "DELETE FROM policy_documents WHERE tenant = ?1
-         AND NOT EXISTS (SELECT 1 FROM policies AS p WHERE p.digest = policy_documents.digest)
-         AND NOT EXISTS (SELECT 1 FROM sandboxes AS s
-                         WHERE s.policy = policy_documents.digest AND s.ended_at IS NULL)",
-        [tenant.as_str()],
-    )?;
-    // And what only others have by now is theirs.
-    change.execute(
-        "UPDATE policy_documents SET tenant = coalesce(
-             (SELECT tenant FROM policies AS p WHERE p.digest = policy_documents.digest LIMIT 1),
-             (SELECT tenant FROM sandboxes AS s
-              WHERE s.policy = policy_documents.digest AND s.ended_at IS NULL LIMIT 1))
-         WHERE tenant = ?1
-         AND NOT EXISTS (SELECT 1 FROM policies AS p
-                         WHERE p.digest = policy_documents.digest AND p.tenant = ?1)
-         AND NOT EXISTS (SELECT 1 FROM sandboxes AS s
-                         WHERE s.policy = policy_documents.digest AND s.ended_at IS NULL
-                         AND s.tenant = ?1)",
-        [tenant.as_str()],
-    )?;
-    if !is_too_much()? {
+    if !takes_more(change, tenant, most)? {
         return Ok(());
     }
     let most = format_bytes(most);
     Err(refused(format!("the policies of tenant `{tenant}` would take more than {most} together")))
+}
+
+fn takes_more(change: &Change<'_>, tenant: &TenantId, most: u64) -> rusqlite::Result<bool> {
+    let bytes: Option<i64> = change
+        .prepare_cached("SELECT bytes FROM policy_rooms WHERE tenant = ?1")?
+        .query_row([tenant.as_str()], |row| row.get(0))
+        .optional()?;
+    Ok(bytes.is_some_and(|bytes| bytes.unsigned_abs() > most))
+}
+
+/// Some documents that only sandboxes ran under which have ended. How many there were.
+fn forget_oldest(change: &Change<'_>, tenant: &TenantId) -> rusqlite::Result<usize> {
+    change
+        .prepare_cached(
+            "DELETE FROM policy_documents WHERE rowid IN (
+                 SELECT rowid FROM policy_documents AS d WHERE tenant = ?1
+                 AND NOT EXISTS (SELECT 1 FROM policies AS p WHERE p.digest = d.digest)
+                 AND NOT EXISTS (SELECT 1 FROM sandboxes AS s
+                                 WHERE s.policy = d.digest AND s.ended_at IS NULL)
+                 ORDER BY rowid LIMIT ?2)",
+        )?
+        .execute(params![tenant.as_str(), FORGOTTEN_AT_ONCE])
+}
+
+/// What only others have by now is theirs.
+fn hand_over(change: &Change<'_>, tenant: &TenantId) -> rusqlite::Result<()> {
+    change
+        .prepare_cached(
+            "UPDATE policy_documents SET tenant = coalesce(
+                 (SELECT tenant FROM policies AS p WHERE p.digest = policy_documents.digest LIMIT 1),
+                 (SELECT tenant FROM sandboxes AS s
+                  WHERE s.policy = policy_documents.digest AND s.ended_at IS NULL LIMIT 1))
+             WHERE tenant = ?1
+             AND NOT EXISTS (SELECT 1 FROM policies AS p
+                             WHERE p.digest = policy_documents.digest AND p.tenant = ?1)
+             AND NOT EXISTS (SELECT 1 FROM sandboxes AS s
+                             WHERE s.policy = policy_documents.digest AND s.ended_at IS NULL
+                             AND s.tenant = ?1)",
+        )?
+        .execute([tenant.as_str()])
+        .map(drop)
 }
 
 fn refused(message: String) -> Fault {
@@ -436,6 +462,11 @@ mod tests {
             }
             kept
         };
+        let counted = |tenant: &TenantId| -> i64 {
+            let bytes = "SELECT bytes FROM policy_rooms WHERE tenant = ?1";
+            store.lock().query_row(bytes, [tenant.as_str()], |row| row.get(0)).unwrap()
+        };
+        assert_eq!(counted(&one), 400);
         assert_eq!(room(400), Ok(()));
         assert_eq!(kept().await, [true; 4]);
         assert_eq!(room(399), Ok(()));
@@ -450,12 +481,30 @@ mod tests {
         assert_eq!(room(200), Ok(()));
         assert_eq!(room(199), Ok(()));
         assert_eq!(room(100), Ok(()));
+        assert_eq!((counted(&one), counted(&two)), (100, 100));
         assert!(room(99).is_err());
         let theirs = store.write(|change| check_bytes(change, &two, 99));
         assert!(theirs.is_err(), "one that has it");
         store.lock().execute("DELETE FROM sandboxes", []).unwrap();
         store.write(prune).unwrap();
         assert_eq!(kept().await, [true, false, false, false]);
+        assert_eq!((counted(&one), counted(&two)), (0, 100));
+    }
+
+    #[tokio::test]
+    async fn no_more_documents_give_way_than_have_to() {
+        let (_directory, store) = store();
+        let one = tenant("one");
+        let digests: Vec<_> = (0..100).map(|number| format!("{number:03}")).collect();
+        for digest in &digests {
+            let documents = Documents { digest, layers: "ten bytes." };
+            store.write(|change| keep(change, &one, documents)).map_err(Error::from).unwrap();
+        }
+        store.write(|change| check_bytes(change, &one, 900)).map_err(Error::from).unwrap();
+        for (number, digest) in digests.iter().enumerate() {
+            let kept = store.documents(digest).await.unwrap().is_some();
+            assert_eq!(kept, number >= FORGOTTEN_AT_ONCE as usize, "{digest}");
+        }
     }
 
     #[tokio::test]

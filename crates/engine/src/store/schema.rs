@@ -222,6 +222,27 @@ const MIGRATIONS: &[&str] = &["
         (SELECT tenant FROM policies AS p WHERE p.digest = policy_documents.digest),
         (SELECT tenant FROM sandboxes AS s WHERE s.policy = policy_documents.digest));
     CREATE INDEX policy_documents_brought ON policy_documents (tenant);
+", "
+    -- What documents take that a tenant brought, so that nobody adds them up.
+    CREATE TABLE policy_rooms (
+        tenant TEXT PRIMARY KEY NOT NULL,
+        bytes  INTEGER NOT NULL
+    ) WITHOUT ROWID;
+    INSERT INTO policy_rooms SELECT tenant, sum(octet_length(layers)) FROM policy_documents
+        WHERE tenant IS NOT NULL GROUP BY tenant;
+    CREATE TRIGGER policy_document_brought AFTER INSERT ON policy_documents
+        WHEN NEW.tenant IS NOT NULL BEGIN
+        INSERT INTO policy_rooms VALUES (NEW.tenant, octet_length(NEW.layers))
+            ON CONFLICT (tenant) DO UPDATE SET bytes = bytes + excluded.bytes;
+    END;
+    CREATE TRIGGER policy_document_gone AFTER DELETE ON policy_documents BEGIN
+        UPDATE policy_rooms SET bytes = bytes - octet_length(OLD.layers) WHERE tenant = OLD.tenant;
+    END;
+    CREATE TRIGGER policy_document_handed_over AFTER UPDATE OF tenant ON policy_documents BEGIN
+        UPDATE policy_rooms SET bytes = bytes - octet_length(OLD.layers) WHERE tenant = OLD.tenant;
+        INSERT INTO policy_rooms SELECT NEW.tenant, octet_length(NEW.layers) WHERE NEW.tenant IS NOT NULL
+            ON CONFLICT (tenant) DO UPDATE SET bytes = bytes + excluded.bytes;
+    END;
 "];
 
 /// Brings the file to the newest schema, once, however many processes open it at the same time.
