@@ -140,10 +140,13 @@ impl SqliteStore {
     }
 }
 
-/// Forgets keys that have opened nothing since the given time.
+/// Forgets keys that have opened nothing since the given time, or whose sandbox is forgotten.
 pub(super) fn prune(change: &Change<'_>, before_ms: i64) -> rusqlite::Result<()> {
     change
-        .prepare_cached("DELETE FROM keys WHERE revoked_at < ?1 OR expires_at < ?1")?
+        .prepare_cached(
+            "DELETE FROM keys WHERE revoked_at < ?1 OR expires_at < ?1 OR sandbox IS NOT NULL
+             AND NOT EXISTS (SELECT 1 FROM sandboxes AS s WHERE s.id = keys.sandbox)",
+        )?
         .execute([before_ms])
         .map(drop)
 }

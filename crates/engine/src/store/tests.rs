@@ -185,11 +185,31 @@ async fn old_records_are_forgotten() {
     store.reserve(&ended, None, None).await.unwrap();
     store.reserve(&live, None, None).await.unwrap();
     store.add_process(&process, None).await.unwrap();
+    let opening = async |id: &str, sandbox: &SandboxId| {
+        let key = NewKey { role: Role::Sandbox(sandbox.clone()), ..admin_key() };
+        store.add_key(id, &key, &[0; 32], false).await.unwrap();
+    };
+    opening("ended", &ended.id).await;
+    opening("live", &live.id).await;
+    let keys =
+        async || -> Vec<_> { store.keys().await.unwrap().into_iter().map(|key| key.id).collect() };
     store.end(&ended.id, &End::Destroyed(None)).await.unwrap();
     assert_eq!(store.prune(0).await.unwrap(), []);
+    assert_eq!(keys().await, ["ended", "live"]);
     assert_eq!(store.prune(now_ms() + 1).await.unwrap(), [process.id]);
+    assert_eq!(keys().await, ["live"], "what it opened is forgotten");
     assert_eq!(store.sandbox(&ended.id).await.unwrap(), None);
     assert!(store.sandbox(&live.id).await.unwrap().is_some());
+}
+
+fn admin_key() -> NewKey {
+    NewKey {
+        name: String::new(),
+        tenant: TenantId::default(),
+        role: Role::Admin,
+        scopes: Vec::new(),
+        expires_at: None,
+    }
 }
 
 #[tokio::test]
@@ -197,14 +217,7 @@ async fn that_there_were_keys_is_not_forgotten() {
     let (_directory, store) = store();
     let known = async || (store.any_key_opens().await.unwrap(), store.had_keys().await.unwrap());
     assert_eq!(known().await, (false, false));
-    let key = NewKey {
-        name: String::new(),
-        tenant: TenantId::default(),
-        role: Role::Admin,
-        scopes: Vec::new(),
-        expires_at: None,
-    };
-    store.add_key("k", &key, &[0; 32], false).await.unwrap();
+    store.add_key("k", &admin_key(), &[0; 32], false).await.unwrap();
     assert_eq!(known().await, (true, true));
     store.revoke_key("k").await.unwrap();
     store.prune(now_ms() + 1).await.unwrap();
