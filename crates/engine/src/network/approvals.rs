@@ -1,6 +1,6 @@
 //! Flows that wait for somebody to allow them.
 //!
-//! What waits is bounded, for a sandbox and for all: beyond that, nobody is asked and the answer is no. A flow whose client
+//! What waits is bounded, for a sandbox and for a tenant: beyond that, nobody is asked and the answer is no. A flow whose client
 //! goes away, or whose time is over, waits no longer. Where a program decides about connections of the sandbox, it is asked
 //! too, and the first answer counts.
 
@@ -20,7 +20,7 @@ use crate::{AuditEntry, AuditLog, Error, Result, Scope, random};
 
 /// What may wait.
 const MAX_OF_SANDBOX: usize = 32;
-const MAX_OF_ALL: usize = 1024;
+const MAX_OF_TENANT: usize = 1024;
 
 /// Something that waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,8 +120,12 @@ impl Approver for Approvals {
         let (sender, answer) = oneshot::channel();
         {
             let mut all = self.lock();
-            let own = all.values().filter(|one| one.pending.sandbox == identity.sandbox).count();
-            if own >= MAX_OF_SANDBOX || all.len() >= MAX_OF_ALL {
+            let count = |is_counted: &dyn Fn(&PendingApproval) -> bool| {
+                all.values().filter(|one| is_counted(&one.pending)).count()
+            };
+            if count(&|one| one.sandbox == identity.sandbox) >= MAX_OF_SANDBOX
+                || count(&|one| one.tenant == identity.tenant) >= MAX_OF_TENANT
+            {
                 return Approval::Deny;
             }
             let pending = pending(id.clone(), identity, asked);
@@ -274,18 +278,37 @@ mod tests {
     #[tokio::test]
     async fn what_waits_is_bounded_and_forgotten_with_its_flow() {
         let (approvals, _directory) = nobody_decides();
-        let mut waiting = Vec::new();
-        for port in 0..MAX_OF_SANDBOX as u16 {
+        let wait = |identity: Identity| {
             let approvals = approvals.clone();
-            waiting.push(tokio::spawn(async move {
-                approvals.ask(&identity(), &asked(port, Duration::from_secs(60))).await
-            }));
+            tokio::spawn(async move {
+                approvals.ask(&identity, &asked(1, Duration::from_secs(60))).await
+            })
+        };
+        let all_wait = async |waiting: usize| {
+            while approvals.list(&Scope::All, None).len() < waiting {
+                tokio::task::yield_now().await;
+            }
+        };
+        let is_refused = async |identity: Identity| {
+            let asked = asked(1, Duration::from_secs(60));
+            let asking = approvals.ask(&identity, &asked);
+            tokio::time::timeout(Duration::ZERO, asking).await == Ok(Approval::Deny)
+        };
+        let of = |number: usize| Identity {
+            sandbox: SandboxId::parse(&format!("n001abcd{number:04}")).unwrap(),
+            tenant: TenantId::default(),
+        };
+        let full = MAX_OF_TENANT / MAX_OF_SANDBOX;
+        let mut waiting = Vec::new();
+        for number in 0..full {
+            assert!(!is_refused(of(number)).await);
+            waiting.extend((0..MAX_OF_SANDBOX).map(|_| wait(of(number))));
+            all_wait(waiting.len()).await;
+            assert!(is_refused(of(number)).await, "a sandbox has its share");
         }
-        while approvals.list(&Scope::All, None).len() < MAX_OF_SANDBOX {
-            tokio::task::yield_now().await;
-        }
-        let beyond = approvals.ask(&identity(), &asked(1, Duration::from_secs(60))).await;
-        assert_eq!(beyond, Approval::Deny);
+        assert!(is_refused(of(full)).await, "and a tenant");
+        let other = TenantId::parse("other").unwrap();
+        assert!(!is_refused(Identity { tenant: other, ..of(full) }).await, "others have theirs");
         for flow in waiting {
             flow.abort();
             let _ = flow.await;
