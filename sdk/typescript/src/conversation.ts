@@ -159,7 +159,9 @@ export class Conversation {
       try {
         const connection = await WebSocketConnection.connect(this.#transport, "/v1/callbacks");
         this.#connection = connection;
-        await this.#hello(connection);
+        // Who closed meanwhile found no connection to close.
+        if (this.#closed) connection.close();
+        else await this.#hello(connection);
         for await (const message of connection) {
           if (typeof message !== "string") continue;
           const said = fromWire<ServerCallback>(JSON.parse(message));

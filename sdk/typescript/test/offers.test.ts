@@ -14,8 +14,9 @@ import { failureOf } from "./server.js";
 /** A client that a server of the test's own listens to: which tool is offered, each time it says so. */
 class Heard {
   readonly socket: Duplex;
-  readonly #hellos: string[] = [];
-  #heard: () => void = () => undefined;
+  /** What nobody has asked for yet. */
+  readonly heard: string[] = [];
+  #news: () => void = () => undefined;
 
   constructor(socket: Duplex) {
     this.socket = socket;
@@ -24,14 +25,14 @@ class Heard {
 
   async #listen(): Promise<void> {
     for await (const { hello } of unmasked(this.socket)) {
-      this.#hellos.push(hello.tools.map(({ name }) => name).join());
-      this.#heard();
+      this.heard.push(hello.tools.map(({ name }) => name).join());
+      this.#news();
     }
   }
 
   async hello(): Promise<string> {
-    while (this.#hellos.length === 0) await new Promise<void>((resolve) => (this.#heard = resolve));
-    return this.#hellos.shift() ?? "";
+    while (this.heard.length === 0) await new Promise<void>((resolve) => (this.#news = resolve));
+    return this.heard.shift() ?? "";
   }
 
   say(message: object): void {
@@ -67,8 +68,10 @@ async function* unmasked(socket: Duplex): AsyncGenerator<{ hello: Pick<Offer, "t
   }
 }
 
-/** A server that lets a connection in when the test asks for the next. */
-async function byHand(work: (transport: Transport, next: () => Promise<Heard>) => Promise<void>): Promise<void> {
+/** A server that lets a connection in when the test asks for the next; `waits` is done when one is there. */
+async function byHand(
+  work: (transport: Transport, next: () => Promise<Heard>, waits: () => Promise<void>) => Promise<void>,
+): Promise<void> {
   const server = http.createServer();
   const waiting: [http.IncomingMessage, Duplex][] = [];
   const sockets: Duplex[] = [];
@@ -78,8 +81,11 @@ async function byHand(work: (transport: Transport, next: () => Promise<Heard>) =
     sockets.push(socket);
     server.emit("waits");
   });
-  const next = async (): Promise<Heard> => {
+  const waits = async (): Promise<void> => {
     if (waiting.length === 0) await once(server, "waits");
+  };
+  const next = async (): Promise<Heard> => {
+    await waits();
     const [request, socket] = waiting.shift() ?? assert.fail();
     const key = request.headers["sec-websocket-key"] + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
     const accept = createHash("sha1").update(key).digest("base64");
@@ -91,7 +97,7 @@ async function byHand(work: (transport: Transport, next: () => Promise<Heard>) =
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const transport = new Transport({ url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` });
   try {
-    await work(transport, next);
+    await work(transport, next, waits);
   } finally {
     transport.close();
     // They are the server's no longer.
@@ -180,5 +186,17 @@ test("whoever offers when all is over is told why", { timeout: 60_000 }, async (
     for (const name of ["second", "third"])
       assert.equal((await failureOf(conversation.replace(offering(name)))).code, "sandbox-not-found");
     await conversation.close();
+  });
+});
+
+test("who is closed while it connects again connects for nothing", { timeout: 60_000 }, async () => {
+  await byHand(async (transport, next, waits) => {
+    const [conversation, before] = await begun(transport, next);
+    before.socket.destroy();
+    await waits();
+    const closing = conversation.close();
+    const late = await next();
+    await closing;
+    assert.deepEqual(late.heard, []);
   });
 });
