@@ -1,5 +1,5 @@
 // What this process answers for a sandbox: tools, decisions about the network, secrets; over one conversation.
-import { type Answer, type Call, Conversation } from "./conversation.js";
+import { type Answer, type Call, Conversation, type Offer } from "./conversation.js";
 import { type ConnectionPolicy, Decider } from "./decide.js";
 import { invalid } from "./errors.js";
 import { type Tools, callTool, declarations } from "./tools.js";
@@ -39,15 +39,27 @@ export class Callbacks {
       handlesRequests: decides,
       secrets: Object.keys(this.#secrets),
     };
-    const running = this.#conversation;
     try {
-      if (running !== undefined) return await (await running).replace(offer);
-      const answer = async (call: Call, signal: AbortSignal): Promise<Answer> => await this.#answer(call, signal);
-      this.#conversation = Conversation.begin(this.#transport, this.#sandboxId, offer, answer);
-      await this.#conversation;
+      if (this.#conversation === undefined) await this.#begin(offer);
+      else await (await this.#conversation).replace(offer);
     } catch (error) {
       [this.#tools, this.#decider, this.#secrets] = [before.tools, before.decider, before.secrets];
-      this.#conversation = running;
+      throw error;
+    }
+  }
+
+  async #begin(offer: Offer): Promise<void> {
+    const answer = async (call: Call, signal: AbortSignal): Promise<Answer> => await this.#answer(call, signal);
+    const beginning = Conversation.begin(this.#transport, this.#sandboxId, offer, answer);
+    this.#conversation = beginning;
+    // Whoever offers when it is over begins anew.
+    const forget = (): void => {
+      if (this.#conversation === beginning) this.#conversation = undefined;
+    };
+    try {
+      void (await beginning).ended.then(forget);
+    } catch (error) {
+      forget();
       throw error;
     }
   }

@@ -112,14 +112,15 @@ export class Conversation {
   #waiting: { number: number; resolve: () => void; reject: (error: unknown) => void }[] = [];
   /** Why nothing is offered any more. */
   #over: { error: unknown } | undefined;
-  readonly #ended: Promise<void>;
+  /** Done when nothing is offered any more. */
+  readonly ended: Promise<void>;
 
   private constructor(transport: Transport, sandboxId: string, offer: Offer, answer: Answerer) {
     this.#transport = transport;
     this.#sandboxId = sandboxId;
     this.#offer = offer;
     this.#answer = answer;
-    this.#ended = this.#talk();
+    this.ended = this.#talk();
   }
 
   /** Done when the server asks here from now on. */
@@ -143,7 +144,7 @@ export class Conversation {
     this.#closed = true;
     this.#connection?.close();
     this.#under.forEach((call) => call.abort());
-    await this.#ended;
+    await this.ended;
   }
 
   async #ready(): Promise<void> {

@@ -6,7 +6,9 @@ import http from "node:http";
 import type { AddressInfo } from "node:net";
 import type { Duplex } from "node:stream";
 import { test } from "node:test";
+import { Callbacks } from "../src/callbacks.js";
 import { Conversation, type Offer } from "../src/conversation.js";
+import type { BelljarError } from "../src/errors.js";
 import { Transport } from "../src/transport.js";
 import { WebSocketConnection } from "../src/websocket.js";
 import { failureOf } from "./server.js";
@@ -198,5 +200,28 @@ test("who is closed while it connects again connects for nothing", { timeout: 60
     const late = await next();
     await closing;
     assert.deepEqual(late.heard, []);
+  });
+});
+
+test("who offers when all is over begins anew, with what was offered before", { timeout: 60_000 }, async () => {
+  await byHand(async (transport, next) => {
+    const callbacks = new Callbacks(transport, "s");
+    const run = (): string => "done";
+    const beginning = callbacks.offer({ tools: { first: { run } } });
+    const before = await next();
+    assert.equal(await before.hello(), "first");
+    before.ready();
+    await beginning;
+    before.refuse("sandbox-not-found");
+    await new Promise((resolve) => before.socket.once("close", resolve));
+    for (const code of ["rate-limited", undefined]) {
+      const offering = callbacks.offer({ tools: { second: { run } } }).catch((error: BelljarError) => error.code);
+      const after = await next();
+      assert.equal(await after.hello(), "first,second");
+      if (code === undefined) after.ready();
+      else after.refuse(code);
+      assert.equal(await offering, code);
+    }
+    await callbacks.close();
   });
 });
