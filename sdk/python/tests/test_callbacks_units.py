@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
@@ -13,17 +13,23 @@ from belljar._async.callbacks import AsyncCallbacks
 from belljar._generated import api
 from belljar._offer import Offer
 from belljar._patience import Patience
+from belljar._sync.callbacks import Callbacks
 
 
 def limited() -> errors.RateLimited:
     return errors.RateLimited("too many requests")
 
 
-class Call:
-    """A conversation in which so many hellos are heard, and one more is too many."""
+def held() -> errors.CallbackExists:
+    return errors.CallbackExists("another client answers for it")
 
-    def __init__(self, hellos: int) -> None:
+
+class Call:
+    """A conversation in which so many hellos are heard, and one more ends it."""
+
+    def __init__(self, hellos: int, end: errors.BelljarError | None = None) -> None:
         self._hellos = hellos
+        self._end = end or limited()
         self._said: asyncio.Queue[Any] = asyncio.Queue()
 
     async def write(self, message: api.ClientCallback) -> None:
@@ -36,7 +42,7 @@ class Call:
         while True:
             await self._said.get()
             if self._hellos == 0:
-                raise limited()
+                raise self._end
             self._hellos -= 1
             yield api.ServerCallback(ready=api.CallbackReady(sandbox_id="s"))
 
@@ -94,3 +100,73 @@ def test_who_never_got_through_is_told() -> None:
         assert not connection.attached
 
     asyncio.run(talk())
+
+
+def test_what_the_server_holds_for_a_connection_that_was_lost_refuses_nothing_that_is_new() -> None:
+    async def talk() -> None:
+        connection: Any = Connection(
+            Call(1, errors.ServerUnreachable("lost")), Call(0, held()), Call(2, held()), Call(1)
+        )
+        callbacks = AsyncCallbacks(connection, "s")
+        callbacks.change(Offer())
+        await callbacks.settle()
+        second = Offer()
+        callbacks.change(second)
+        await callbacks.settle()
+        # The twin: what is refused after what was agreed on is new.
+        callbacks.change(Offer())
+        with pytest.raises(errors.CallbackExists):
+            await callbacks.settle()
+        assert callbacks.offer is second
+        await callbacks.close()
+
+    asyncio.run(talk())
+
+
+class Answers:
+    """As `Call`, for the blocking client."""
+
+    def __init__(self, hellos: int, end: errors.BelljarError, said: Iterator[api.ClientCallback]) -> None:
+        self._hellos = hellos
+        self._end = end
+        self._said = said
+
+    def __iter__(self) -> Iterator[api.ServerCallback]:
+        for _ in range(self._hellos):
+            next(self._said)
+            yield api.ServerCallback(ready=api.CallbackReady(sandbox_id="s"))
+        next(self._said)
+        raise self._end
+
+    def cancel(self) -> None:
+        pass
+
+
+class BlockingConnection:
+    def __init__(self, *conversations: tuple[int, errors.BelljarError]) -> None:
+        self._conversations = list(conversations)
+        self.attached: set[Callbacks] = set()
+
+    def patience(self) -> Patience:
+        return Patience(60)
+
+    def both(self, _: Any, said: Iterator[api.ClientCallback]) -> Answers:
+        if not self._conversations:
+            raise errors.ServerUnreachable("lost")
+        return Answers(*self._conversations.pop(0), said)
+
+    def recover(self, patience: Patience, error: errors.BelljarError) -> None:
+        patience.pause(error)
+
+
+def test_nor_does_it_for_the_blocking_client() -> None:
+    lost = errors.ServerUnreachable("lost")
+    connection: Any = BlockingConnection((1, lost), (0, held()), (2, held()))
+    callbacks = Callbacks(connection, "s")
+    callbacks.change(Offer())
+    second = Offer()
+    callbacks.change(second)
+    with pytest.raises(errors.CallbackExists):
+        callbacks.change(Offer())
+    assert callbacks.offer is second
+    callbacks.close()

@@ -162,7 +162,7 @@ export class Conversation {
         this.#connection = connection;
         // Who closed meanwhile found no connection to close.
         if (this.#closed) connection.close();
-        else await this.#hello(connection);
+        else await this.#introduce(connection);
         for await (const message of connection) {
           if (typeof message !== "string") continue;
           const said = fromWire<ServerCallback>(JSON.parse(message));
@@ -176,9 +176,11 @@ export class Conversation {
         }
         if (!this.#closed) throw errorOf({ code: "server-stopping", message: "the server ended the conversation" });
       } catch (error) {
+        // The server answers in the order in which it was told.
+        const [refused] = this.#told;
         this.#lose();
         if (this.#closed || this.#taken === undefined) return this.#fail(error);
-        if (this.#offer !== this.#taken && !isLoss(error)) {
+        if (refused !== undefined && refused.offer !== this.#taken && !isLoss(error)) {
           // What was offered anew is refused; what was offered before stands.
           this.#offer = this.#taken;
           this.#refuse(error);
@@ -224,9 +226,20 @@ export class Conversation {
     this.#refuse(error);
   }
 
-  async #hello(connection: WebSocketConnection): Promise<void> {
-    this.#told.push({ number: this.#changes, offer: this.#offer });
-    const hello = { ...this.#offer, sandboxId: this.#sandboxId };
+  /**
+   * What was agreed on comes first: until the server has seen the old connection go, it refuses that, and what is new is
+   * none the worse for it.
+   */
+  async #introduce(connection: WebSocketConnection): Promise<void> {
+    const agreed = this.#taken;
+    // Nobody waits for a change of that number.
+    const first = agreed === undefined || agreed === this.#offer ? [] : [this.#hello(connection, 0, agreed)];
+    await Promise.all([...first, this.#hello(connection)]);
+  }
+
+  async #hello(connection: WebSocketConnection, number = this.#changes, offer = this.#offer): Promise<void> {
+    this.#told.push({ number, offer });
+    const hello = { ...offer, sandboxId: this.#sandboxId };
     await connection.send(JSON.stringify(toWire({ hello })));
   }
 

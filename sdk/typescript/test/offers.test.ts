@@ -130,7 +130,9 @@ test("what is refused anew takes nothing away, also over a new connection", { ti
       before.socket.destroy();
       const replacing = failureOf(conversation.replace(offering("second")));
       const refusing = await next();
+      assert.equal(await refusing.hello(), "first");
       assert.equal(await refusing.hello(), "second");
+      refusing.ready();
       refusing.refuse(code);
       assert.equal((await replacing).code, code);
       const after = await next();
@@ -143,6 +145,24 @@ test("what is refused anew takes nothing away, also over a new connection", { ti
       await taken;
       await conversation.close();
     });
+});
+
+test("what the server holds for the connection that was lost refuses nothing that is new", { timeout: 60_000 }, async () => {
+  await byHand(async (transport, next) => {
+    const [conversation, before] = await begun(transport, next);
+    before.socket.destroy();
+    const replacing = conversation.replace(offering("second"));
+    for (const gone of [false, false, true]) {
+      const again = await next();
+      assert.equal(await again.hello(), "first");
+      assert.equal(await again.hello(), "second");
+      if (gone) again.ready();
+      if (gone) again.ready();
+      else again.refuse("callback-exists");
+    }
+    await replacing;
+    await conversation.close();
+  });
 });
 
 test("an answer to what was said before is none to what is said now", { timeout: 60_000 }, async () => {
@@ -173,7 +193,9 @@ test("what is offered while the connection is lost is offered over the next one"
     WebSocketConnection.prototype.send = send;
     before.socket.destroy();
     const after = await next();
+    assert.equal(await after.hello(), "first");
     assert.equal(await after.hello(), "second");
+    after.ready();
     after.ready();
     await replacing;
     await conversation.close();

@@ -63,8 +63,19 @@ class AsyncCallbacks:
             await asyncio.gather(conversation, return_exceptions=True)
 
     def _say_hello(self) -> None:
-        self._told.append((self._offered, self.offer))
-        self._outgoing.put_nowait(self.offer.hello(self._sandbox_id))
+        self._tell(self._offered, self.offer)
+
+    def _introduce(self) -> None:
+        """What was agreed on comes first: until the server has seen the old connection go, it refuses that, and what is
+        new is none the worse for it.
+        """
+        if self._agreed is not None and self._agreed is not self.offer:
+            self._tell(self._known, self._agreed)
+        self._say_hello()
+
+    def _tell(self, number: int, offer: Offer) -> None:
+        self._told.append((number, offer))
+        self._outgoing.put_nowait(offer.hello(self._sandbox_id))
 
     async def _converse(self) -> None:
         patience = self._connection.patience()
@@ -72,11 +83,13 @@ class AsyncCallbacks:
             while True:
                 self._outgoing = asyncio.Queue()
                 self._told.clear()
-                self._say_hello()
+                self._introduce()
                 error = await self._once(patience)
-                if isinstance(error, LOST) or (isinstance(error, PASSING) and self.offer is self._agreed):
+                # The server answers in the order in which it was told.
+                new = bool(self._told) and self._told[0][1] is not self._agreed
+                if isinstance(error, LOST) or (isinstance(error, PASSING) and not new):
                     await self._connection.recover(patience, error)
-                elif self._agreed is not None and self._told and self.offer is not self._agreed:
+                elif self._agreed is not None and new:
                     self._refused(error, self._agreed)
                 else:
                     raise error

@@ -84,8 +84,19 @@ class Callbacks:
             conversation.join(10)
 
     def _say_hello(self) -> None:
-        self._told.append((self._offered, self.offer))
-        self._outgoing.put(self.offer.hello(self._sandbox_id))
+        self._tell(self._offered, self.offer)
+
+    def _introduce(self) -> None:
+        """What was agreed on comes first: until the server has seen the old connection go, it refuses that, and what is
+        new is none the worse for it.
+        """
+        if self._agreed is not None and self._agreed is not self.offer:
+            self._tell(self._known, self._agreed)
+        self._say_hello()
+
+    def _tell(self, number: int, offer: Offer) -> None:
+        self._told.append((number, offer))
+        self._outgoing.put(offer.hello(self._sandbox_id))
 
     def _converse(self) -> None:
         patience = self._connection.patience()
@@ -94,13 +105,15 @@ class Callbacks:
                 with self._news:
                     self._outgoing = queue.SimpleQueue()
                     self._told.clear()
-                    self._say_hello()
+                    self._introduce()
                 error = self._once(patience)
                 if self._conversation is None:
                     raise error
-                if isinstance(error, LOST) or (isinstance(error, PASSING) and self.offer is self._agreed):
+                # The server answers in the order in which it was told.
+                new = bool(self._told) and self._told[0][1] is not self._agreed
+                if isinstance(error, LOST) or (isinstance(error, PASSING) and not new):
                     self._connection.recover(patience, error)
-                elif self._agreed is not None and self._told and self.offer is not self._agreed:
+                elif self._agreed is not None and new:
                     self._refused(error, self._agreed)
                 else:
                     raise error
