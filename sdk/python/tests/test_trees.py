@@ -205,14 +205,14 @@ def test_what_is_too_deep_is_said_so(tmp_path: Path) -> None:
 
 
 def test_files_are_read_beside_the_event_loop() -> None:
-    class Slow:
+    class Slow(io.RawIOBase):
         """Has something once the loop has gone on."""
 
         def __init__(self) -> None:
             self.ready = threading.Event()
             self.left = [b"piece"]
 
-        def read(self, size: int) -> bytes:
+        def read(self, size: int = -1) -> bytes:
             assert self.ready.wait(10)
             return self.left.pop() if self.left else b""
 
@@ -356,6 +356,9 @@ def test_who_gives_a_download_up_waits_for_nobody(tmp_path: Path, monkeypatch: p
         with pytest.raises(asyncio.CancelledError):
             await downloading
         go_on.set()
+        for thread in threading.enumerate():
+            if thread.name == "belljar-aside":
+                thread.join(10)
 
     asyncio.run(download())
     assert not (tmp_path / "b").exists()
