@@ -7,8 +7,16 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
 
+import pytest
+
+from belljar import _file, _pack
 from belljar._async.aside import aside
+from belljar._async.pieces import pieces
 
 # Gives up a read that never ends, and ends itself.
 GIVES_UP = """
@@ -60,3 +68,51 @@ def test_what_comes_of_it_is_told() -> None:
         raise AssertionError("nothing failed")
 
     asyncio.run(work())
+
+
+class Bound:
+    """Read by the thread that made it, and by no other; as a blob of SQLite."""
+
+    def __init__(self, content: bytes) -> None:
+        self._rest = content
+        self._thread = threading.get_ident()
+
+    def read(self, size: int) -> bytes:
+        assert threading.get_ident() == self._thread
+        piece, self._rest = self._rest[:size], self._rest[size:]
+        return piece
+
+
+def test_what_is_bound_to_a_thread_is_read_there() -> None:
+    async def read() -> None:
+        content: Any = Bound(bytes(200_000))
+        assert b"".join([piece async for piece in pieces(content)]) == bytes(200_000)
+
+    asyncio.run(read())
+
+
+def opened(path: Path) -> _file.Outgoing:
+    file = _file.Outgoing(path)
+    assert file.open()
+    return file
+
+
+@pytest.mark.parametrize("make", [lambda path: path.open("rb"), opened, lambda path: _pack.Packed(path.parent)])
+def test_files_are_read_aside(make: Callable[[Path], Any], tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(bytes(200_000))
+    threads = set()
+
+    async def read() -> None:
+        with closing(make(tmp_path / "file")) as file:
+            given = file.read
+
+            def noted(size: int) -> bytes:
+                threads.add(threading.current_thread())
+                return bytes(given(size))
+
+            file.read = noted
+            assert sum([len(piece) async for piece in pieces(file)]) >= 200_000
+
+    asyncio.run(read())
+    assert threads
+    assert threading.current_thread() not in threads

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import AsyncIterable, AsyncIterator
 from typing import BinaryIO, cast
 
 from belljar._async.aside import aside
+from belljar._file import Outgoing
+from belljar._pack import Packed
 from belljar._requests import encode
 
 PIECE = 64 * 1024
+
+# What any thread may read. Others may be bound to the one that opened them, as what SQLite has is.
+_FREE = (io.IOBase, Outgoing, Packed)
 
 
 async def pieces(content: str | bytes | BinaryIO | AsyncIterable[bytes]) -> AsyncIterator[bytes]:
@@ -20,9 +26,13 @@ async def pieces(content: str | bytes | BinaryIO | AsyncIterable[bytes]) -> Asyn
     if hasattr(content, "read"):
         # Asked before the next, as an open file gives lines when it is iterated.
         file = cast(BinaryIO, content)
-        while data := await aside(file.read, PIECE):
+        while data := await _read(file):
             yield data
         return
     async for given in content:
         for start in range(0, len(given), PIECE):
             yield given[start : start + PIECE]
+
+
+async def _read(file: BinaryIO) -> bytes:
+    return await aside(file.read, PIECE) if isinstance(file, _FREE) else file.read(PIECE)

@@ -3,13 +3,19 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO, cast
 
+from belljar._file import Outgoing
+from belljar._pack import Packed
 from belljar._requests import encode
 from belljar._sync.aside import aside
 
 PIECE = 64 * 1024
+
+# What any thread may read. Others may be bound to the one that opened them, as what SQLite has is.
+_FREE = (io.IOBase, Outgoing, Packed)
 
 
 def pieces(content: str | bytes | BinaryIO | Iterable[bytes]) -> Iterator[bytes]:
@@ -21,9 +27,13 @@ def pieces(content: str | bytes | BinaryIO | Iterable[bytes]) -> Iterator[bytes]
     if hasattr(content, "read"):
         # Asked before the next, as an open file gives lines when it is iterated.
         file = cast(BinaryIO, content)
-        while data := aside(file.read, PIECE):
+        while data := _read(file):
             yield data
         return
     for given in content:
         for start in range(0, len(given), PIECE):
             yield given[start : start + PIECE]
+
+
+def _read(file: BinaryIO) -> bytes:
+    return aside(file.read, PIECE) if isinstance(file, _FREE) else file.read(PIECE)
