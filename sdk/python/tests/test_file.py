@@ -137,6 +137,18 @@ def test_a_file_is_saved_whole_or_not_at_all(tmp_path: Path, descriptors: Callab
     assert descriptors() == before
 
 
+def test_what_failed_is_told_also_where_the_unfinished_file_is_gone(tmp_path: Path) -> None:
+    class Emptied(Server):
+        async def download(self, *_: object) -> AsyncIterator[api.FileChunk]:
+            yield api.FileChunk(data=b"half")
+            (unfinished,) = tmp_path.iterdir()
+            unfinished.unlink()
+            raise errors.Interrupted("gone")
+
+    with pytest.raises(errors.Interrupted, match="gone"):
+        asyncio.run(download(Emptied(), tmp_path / "file"))
+
+
 def test_a_link_in_the_place_of_a_file_gives_way(tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("precious")
     os.mkfifo(tmp_path / "pipe")

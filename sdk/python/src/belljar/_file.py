@@ -5,6 +5,7 @@ A sandbox may share its directory, so what it is, is known from what was opened.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
@@ -111,7 +112,9 @@ class Incoming:
                 os.close(self._descriptor)
         finally:
             if self._unfinished is not None:
-                os.unlink(self._unfinished)
+                # A sandbox that shares the directory may have removed it, which is no failure of what went before.
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(self._unfinished)
 
 
 def _kind(target: str | os.PathLike[str]) -> int:
