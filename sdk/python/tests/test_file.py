@@ -35,7 +35,7 @@ class Server:
 
     async def call(self, *_: object, **__: object) -> api.FileInfo:
         (file,) = (number for number, word in api.FILE_KIND_WORDS.items() if word == "file")
-        return api.FileInfo(kind=file)
+        return api.FileInfo(kind=file, mode=self.permissions)
 
     async def download(self, *_: object) -> AsyncIterator[api.FileChunk]:
         for start in range(0, len(self.content), 50_000):
@@ -133,8 +133,19 @@ def test_a_file_is_saved_whole_or_not_at_all(tmp_path: Path, descriptors: Callab
     assert os.listdir(tmp_path / "new") == ["file"]
     assert os.listdir(tmp_path) == ["new"]
     assert (tmp_path / "new/file").read_bytes() == b"x" * 120_000
-    assert (tmp_path / "new/file").stat().st_mode & 0o777 == 0o644
     assert descriptors() == before
+
+
+def test_a_file_is_saved_with_the_permissions_that_it_has(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        for given, kept in ((0o755, 0o750), (0o4777, 0o750), (0o600, 0o600), (0o444, 0o640)):
+            server = Server(b"x")
+            server.permissions = given
+            asyncio.run(download(server, tmp_path / "file"))
+            assert (tmp_path / "file").stat().st_mode & 0o7777 == kept
+    finally:
+        os.umask(before)
 
 
 def test_what_failed_is_told_also_where_the_unfinished_file_is_gone(tmp_path: Path) -> None:

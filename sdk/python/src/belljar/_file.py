@@ -8,8 +8,8 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import secrets
 import stat
-import tempfile
 from pathlib import PurePath
 
 from belljar._generated.codes import Interrupted, InvalidArgument
@@ -18,6 +18,7 @@ from belljar._unpack import shown
 
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _WRITE = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_MAKE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 _SPECIAL_WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOCTTY | os.O_CLOEXEC
 
@@ -62,14 +63,16 @@ class Outgoing:
 
 
 class Incoming:
-    """A file that becomes `target` once it is complete; a directory takes nothing. A link in its place gives way.
+    """A file that becomes `target`, with the permissions `mode` under the umask, once it is complete; a directory takes
+    nothing. A link in its place gives way.
 
     What is a pipe or a device takes all that is written, as it comes. It may be closed by another thread than opens and
     writes it, and does not wait for that one.
     """
 
-    def __init__(self, target: str | os.PathLike[str]) -> None:
+    def __init__(self, target: str | os.PathLike[str], mode: int) -> None:
         self._target = target
+        self._mode = mode
         self._descriptor = -1
         # The name that it has until it is complete.
         self._unfinished: str | None = None
@@ -84,7 +87,10 @@ class Incoming:
             else:
                 directory = os.path.dirname(os.path.abspath(self._target))
                 os.makedirs(directory, exist_ok=True)
-                self._descriptor, self._unfinished = tempfile.mkstemp(dir=directory, prefix=".belljar-")
+                unfinished = os.path.join(directory, f".belljar-{secrets.token_hex(8)}")
+                # The umask takes away what it does; who owns it can read and write it. As with `belljar cp`.
+                self._descriptor = os.open(unfinished, _MAKE, self._mode & 0o777 | 0o600)
+                self._unfinished = unfinished
 
     def write(self, piece: bytes) -> None:
         with self._lent.at_work():
@@ -96,7 +102,6 @@ class Incoming:
         """All of it was written."""
         with self._lent.at_work():
             if self._unfinished is not None:
-                os.fchmod(self._descriptor, 0o644)
                 # Some file systems tell only now that there is no room.
                 descriptor, self._descriptor = self._descriptor, -1
                 os.close(descriptor)

@@ -177,9 +177,13 @@ class AsyncFiles:
             return dataclasses.replace(unpacked, skipped=packed.left_out)
 
     async def download(self, source: str, target: str | os.PathLike[str]) -> None:
-        """Copies a file or a whole tree out of the sandbox. What would lie outside of `target` is refused."""
-        if (await self.stat(source, follow=True)).kind == "file":
-            with closing(_file.Incoming(target)) as file:
+        """Copies a file, with its permissions under the umask, or a whole tree out of the sandbox.
+
+        What would lie outside of `target` is refused.
+        """
+        found = await self.stat(source, follow=True)
+        if found.kind == "file":
+            with closing(_file.Incoming(target, found.mode)) as file:
                 await aside(file.open)
                 async for piece in self.read_stream(source):
                     await aside(file.write, piece)

@@ -178,9 +178,13 @@ class Files:
             return dataclasses.replace(unpacked, skipped=packed.left_out)
 
     def download(self, source: str, target: str | os.PathLike[str]) -> None:
-        """Copies a file or a whole tree out of the sandbox. What would lie outside of `target` is refused."""
-        if (self.stat(source, follow=True)).kind == "file":
-            with closing(_file.Incoming(target)) as file:
+        """Copies a file, with its permissions under the umask, or a whole tree out of the sandbox.
+
+        What would lie outside of `target` is refused.
+        """
+        found = self.stat(source, follow=True)
+        if found.kind == "file":
+            with closing(_file.Incoming(target, found.mode)) as file:
                 aside(file.open)
                 for piece in self.read_stream(source):
                     aside(file.write, piece)
