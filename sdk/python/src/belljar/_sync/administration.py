@@ -31,7 +31,8 @@ class Keys:
         """Makes a key; its `secret` is in this answer and nowhere else.
 
         role: `admin`, `tenant` (the default) or `sandbox`, which opens only that one. scopes: of `read`, `write`,
-        `exec`, `files` and `keys`; absent: all that the role may. expires_in: seconds; absent: never.
+        `exec`, `files` and `keys`; absent: all that the role may. expires_in: seconds; absent: never, or with the key
+        that makes it.
         """
         request = api.CreateKeyRequest(
             name=name, tenant=tenant, role=role, sandbox=sandbox, scopes=scopes, expires_in_secs=expires_in
