@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -170,3 +171,55 @@ def test_nor_does_it_for_the_blocking_client() -> None:
         callbacks.change(Offer())
     assert callbacks.offer is second
     callbacks.close()
+
+
+class Endless:
+    """A conversation in which nothing is said, until it is cancelled."""
+
+    def __init__(self) -> None:
+        self._cancelled = threading.Event()
+
+    def __iter__(self) -> Iterator[api.ServerCallback]:
+        assert self._cancelled.wait(60)
+        yield from ()
+
+    def cancel(self) -> None:
+        self._cancelled.set()
+
+
+def test_the_blocking_client_can_be_closed_while_it_connects_again() -> None:
+    class Slow(BlockingConnection):
+        """Connects again when it is told to."""
+
+        connects, go_on = threading.Event(), threading.Event()
+
+        def both(self, _: Any, said: Iterator[api.ClientCallback]) -> Any:
+            if self._conversations:
+                return super().both(_, said)
+            self.connects.set()
+            assert self.go_on.wait(60)
+            return Endless()
+
+    connection: Any = Slow((1, errors.ServerUnreachable("lost")))
+    callbacks = Callbacks(connection, "s")
+    callbacks.change(Offer())
+
+    def change() -> None:
+        with pytest.raises(errors.ServerUnreachable):
+            callbacks.change(Offer())
+
+    changing = threading.Thread(target=change, daemon=True)
+    changing.start()
+    assert connection.connects.wait(60)
+    conversation = callbacks._conversation
+    closing = threading.Thread(target=callbacks.close)
+    closing.start()
+    while callbacks._conversation is not None:
+        assert closing.is_alive()
+    connection.go_on.set()
+    assert conversation is not None
+    conversation.join(60)
+    assert not conversation.is_alive()
+    closing.join(60)
+    changing.join(60)
+    assert not changing.is_alive()

@@ -130,8 +130,14 @@ class Callbacks:
     def _once(self, patience: Patience) -> BelljarError:
         outgoing = self._outgoing
         try:
-            self._call = self._connection.both(methods.SERVE, self._messages(outgoing))
-            for message in self._call:
+            call = self._connection.both(methods.SERVE, self._messages(outgoing))
+            with self._news:
+                self._call = call
+                over = self._conversation is not threading.current_thread()
+            if over:
+                # Who closed meanwhile found no call to cancel.
+                call.cancel()
+            for message in call:
                 patience.progress()
                 self._take(message)
             return ServerUnreachable("the server ended the conversation")
