@@ -356,7 +356,16 @@ fn the_adapter_ends_when_all_that_it_says_is_written() {
     // More than there is room for until somebody reads.
     input.write_all(b"{\"op\":\"exec\",\"cmd\":\"yes | head -c 200000\"}\n").unwrap();
     drop(input);
-    std::thread::sleep(Duration::from_secs(1));
+    let output = rustix::io::dup(adapter.stdout.as_ref().unwrap()).unwrap();
+    let room = u64::try_from(rustix::pipe::fcntl_getpipe_size(&output).unwrap()).unwrap();
+    while rustix::io::ioctl_fionread(&output).unwrap() < room {
+        assert_eq!(adapter.try_wait().unwrap(), None, "it is at work");
+        std::thread::yield_now();
+    }
+    drop(output);
+    // With nothing left to say it would be gone before a sandbox that is made only now.
+    place.run(&["run", "--ephemeral", "--", "true"]).exits(0);
+    assert_eq!(adapter.try_wait().unwrap(), None, "there is more to say");
     let answer = Answer::from(adapter.wait_with_output().unwrap()).exits(0);
     assert!(answer.stdout.ends_with("}\n"), "only {} bytes came", answer.stdout.len());
     assert_eq!(answer.json()["stdout"].as_str().unwrap().len(), 200_000);
