@@ -45,12 +45,11 @@ impl Policy {
         let decision = self.conclude(&outcomes);
         let decider = self.decider(&outcomes);
         let others = self.outcomes(context, decider);
-        let missing = self.fields().filter(|field| context.get(field).is_none()).map(str::to_owned);
         Explanation {
             decided_by: decider.map(|rule| self.considered(rule, context)),
             next: self.decider(&others).map(|rule| self.considered(rule, context)),
             next_verdict: self.conclude(&others).verdict,
-            missing_fields: missing.collect(),
+            missing_fields: self.missing(context),
             decision,
         }
     }

@@ -116,16 +116,14 @@ impl Policy {
         context: &Context,
         skipped: Option<&Compiled>,
     ) -> Vec<Outcome<'_>> {
-        let values: Vec<Option<&Value>> = self
-            .fields
-            .iter()
-            .map(|field| context.get(field).filter(|value| **value != Value::Null))
-            .collect();
+        let values = context.find(&self.fields);
         let mut outcomes = vec![Outcome::Nothing; self.layers.len()];
         let mut undecided = u64::MAX >> (64 - self.layers.len());
         for rule in &self.rules {
             let concerned = undecided & rule.counts_in;
-            let Some(value) = values[rule.field] else { continue };
+            let Some(value) = values[rule.field].filter(|value| **value != Value::Null) else {
+                continue;
+            };
             if concerned == 0 || skipped.is_some_and(|skipped| std::ptr::eq(skipped, rule)) {
                 continue;
             }

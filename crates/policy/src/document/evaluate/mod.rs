@@ -7,6 +7,7 @@ mod built;
 mod compare;
 mod context;
 mod decide;
+mod fields;
 mod pattern;
 mod policy;
 mod reading;

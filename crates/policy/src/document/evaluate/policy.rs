@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::built::Owner;
+use super::fields::Fields;
 use super::pattern::Pattern;
-use super::{Strategy, as_text};
+use super::{Context, Strategy, as_text};
 use crate::document::{Action, Document, Operator, Rule, Value};
 
 /// Rules compiled once. Cheap to share, answers any number of questions at the same time.
@@ -13,7 +14,7 @@ use crate::document::{Action, Document, Operator, Rule, Value};
 pub struct Policy {
     pub(super) rules: Vec<Compiled>,
     /// The fields that rules ask for, each once.
-    pub(super) fields: Vec<String>,
+    pub(super) fields: Fields,
     pub(super) strategy: Strategy,
     pub(super) default: Action,
     /// Names of the documents, the most general first.
@@ -70,7 +71,7 @@ impl Policy {
         rules.sort_by_key(|rule| std::cmp::Reverse(rule.rule.priority));
         Self {
             rules,
-            fields: builder.fields,
+            fields: Fields::new(builder.fields),
             strategy: last.strategy,
             default: last.defaults.action,
             layers,
@@ -90,7 +91,13 @@ impl Policy {
 
     /// The fields of a context that rules ask for.
     pub fn fields(&self) -> impl Iterator<Item = &str> {
-        self.fields.iter().map(String::as_str)
+        self.fields.iter()
+    }
+
+    /// Those that the context lacks.
+    pub(crate) fn missing(&self, context: &Context) -> Vec<String> {
+        let found = self.fields().zip(context.find(&self.fields));
+        found.filter(|(_, value)| value.is_none()).map(|(field, _)| field.to_owned()).collect()
     }
 }
 
