@@ -8,7 +8,8 @@ use std::convert::Infallible;
 
 use regex_syntax::ast::parse::ParserBuilder;
 use regex_syntax::ast::{
-    self, Ast, ClassPerlKind, ClassSetBinaryOp, ClassSetItem, Flag, Flags, Visitor,
+    self, Ast, ClassPerlKind, ClassSetBinaryOp, ClassSetItem, ClassUnicode, ClassUnicodeKind, Flag,
+    Flags, Visitor,
 };
 use regex_syntax::hir::Hir;
 use regex_syntax::hir::translate::TranslatorBuilder;
@@ -19,6 +20,8 @@ const ALL: u64 = 0x11_0000;
 const WORDS: u64 = 150_000;
 const DIGITS: u64 = 1_000;
 const SPACES: u64 = 50;
+/// Those of `\p{L}`, `\p{N}` and `\p{Nd}`, or more: what `\w` and `\d` are translated to.
+const NAMED: [(&str, u64); 3] = [("L", WORDS), ("N", 2_500), ("Nd", DIGITS)];
 /// Those of `[:alpha:]` and the like.
 const ASCII: u64 = 0x80;
 /// A class that is not written out is a list of ranges, made anew or put together with those before it.
@@ -94,9 +97,9 @@ impl Visitor for Reading {
                 }
             }
             Ast::ClassPerl(_) => self.always += PUT_TOGETHER,
-            Ast::ClassUnicode(_) => {
+            Ast::ClassUnicode(class) => {
                 self.always += PUT_TOGETHER;
-                self.in_any_case += ALL;
+                self.in_any_case += named(class);
             }
             Ast::ClassBracketed(_) => self.open.push(0),
             _ => {}
@@ -137,9 +140,10 @@ impl Visitor for Reading {
                     ClassPerlKind::Space => SPACES,
                 },
             ),
-            ClassSetItem::Unicode(_) => {
-                self.in_any_case += ALL;
-                ALL
+            ClassSetItem::Unicode(class) => {
+                let characters = named(class);
+                self.in_any_case += characters;
+                negated_or(class.is_negated(), characters)
             }
             ClassSetItem::Bracketed(class) => negated_or(class.negated, self.close()),
         };
@@ -158,8 +162,16 @@ impl Visitor for Reading {
     }
 }
 
+/// Characters of a class that has a name, before it is negated.
+fn named(class: &ClassUnicode) -> u64 {
+    let ClassUnicodeKind::Named(name) = &class.kind else { return ALL };
+    NAMED.iter().find(|(known, _)| known == name).map_or(ALL, |(_, characters)| *characters)
+}
+
 #[cfg(test)]
 mod tests {
+    use regex_syntax::hir::{Class, HirKind};
+
     use super::*;
 
     #[test]
@@ -175,6 +187,8 @@ mod tests {
         check(r"(?i)[\w.]\pC", 2 * PUT_TOGETHER + WORDS + 1 + ALL);
         check(r"(?i)[\d\s]", 2 * PUT_TOGETHER + DIGITS + SPACES);
         check(r"(?i)[\pC]", PUT_TOGETHER + 2 * ALL);
+        check(r"(?i)[\p{L}\p{N}_]", 2 * PUT_TOGETHER + 2 * (WORDS + 2_500) + 1);
+        check(r"(?i)\p{Nd}[b\P{Nd}]", 2 * PUT_TOGETHER + 2 * DIGITS + ALL);
         check("a(?i:b[ -\u{10ffff}])", ALL - 0x20);
         check(r"(?i)[^a]", 1);
         check(r"(?i)[b[^a]]", PUT_TOGETHER + 1 + ALL);
@@ -183,6 +197,19 @@ mod tests {
         check("(?i)[[[ -\u{10ffff}]a]b]", 2 * PUT_TOGETHER + 3 * (ALL - 0x20) + 3);
         check(r"(?i)[b[^a]&&c]", 2 * PUT_TOGETHER + 1 + 3 * ALL);
         check(r"[b[^a]&&c]", 2 * PUT_TOGETHER);
+    }
+
+    #[test]
+    fn classes_with_names_have_no_more_characters_than_is_known() {
+        let known =
+            [(r"\w", WORDS), (r"\d", DIGITS), (r"\s", SPACES)].map(|(word, n)| (word.into(), n));
+        let named = NAMED.map(|(name, characters)| (format!(r"\p{{{name}}}"), characters));
+        for (class, known) in known.into_iter().chain(named) {
+            let meaning = Form::of(&class, 50).unwrap().meaning(&class).unwrap();
+            let HirKind::Class(Class::Unicode(ranges)) = meaning.kind() else { panic!("{class}") };
+            let count: usize = ranges.iter().map(regex_syntax::hir::ClassUnicodeRange::len).sum();
+            assert!(count as u64 <= known, "{class}: {count}");
+        }
     }
 
     /// What is read takes no longer than was told, whatever is in a class: a thousand times the usual is not missed.

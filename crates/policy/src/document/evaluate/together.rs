@@ -14,7 +14,7 @@ use crate::{Invalid, shown};
 /// ones, or fifty of the greatest cost.
 pub const MAX_PATTERN_BYTES: u64 = 128 << 20;
 
-/// What reading all of them may take: a second. Seventeen hundred times `(?i)\w+` take as much.
+/// What reading all of them may take: a second. Eight hundred times `(?i)\w+` take as much.
 const MAX_READING: u64 = 1 << 28;
 
 /// # Errors
