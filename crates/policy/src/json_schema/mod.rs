@@ -77,12 +77,12 @@ impl Schema {
         Ok(schema)
     }
 
-    /// A schema that came in before. What its patterns take was judged then, as it was judged then.
+    /// A schema that came in before. How long its patterns are and what they take was judged then, as it was judged then.
     ///
     /// # Errors
     /// As [`Self::new`].
     pub fn kept(root: Value) -> Result<Self, String> {
-        Self::read(root, usize::MAX, &mut Reading::default())
+        Self::read(root, usize::MAX, &mut Reading { left: u64::MAX })
     }
 
     /// As far as it is quickly told: all but what patterns take.

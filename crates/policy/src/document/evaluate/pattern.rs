@@ -15,8 +15,8 @@ const MAX_PATTERN: usize = 4096;
 const MAX_NESTING: u32 = 64;
 /// As the library has it by itself, for patterns that nobody translated.
 pub(super) const MAX_NESTING_AS_WRITTEN: u32 = 250;
-/// Nobody was ever let in with a longer one: what is built of it was always bounded.
-const MAX_AS_WRITTEN: usize = 64 << 10;
+/// A longer one is not looked at: its form alone takes some hundred bytes for each of its own. Nobody is let in with it.
+const MAX_LOOKED_AT: usize = 64 << 10;
 /// Literals, ranges and repetitions multiplied out.
 const MAX_COST: u64 = 20_000;
 
@@ -65,25 +65,28 @@ impl Pattern {
         formed(pattern).map_or(0, |(_, form)| form.reading)
     }
 
-    /// As the regular expressions of this program are written, not as Python's are. What it takes is for the caller to
-    /// judge; what reading it takes comes out of `left`.
+    /// As the regular expressions of this program are written, not as Python's are. Its length, and what it takes, is for
+    /// the caller to judge; what reading it takes comes out of `left`.
     ///
     /// # Errors
     /// Says what is wrong with it.
     pub(crate) fn as_written(pattern: String, left: &mut u64) -> Result<Self, &'static str> {
-        let form = formed_as_written(&pattern)?;
+        let form = Form::of(&pattern, MAX_NESTING_AS_WRITTEN)?;
         let rest = left.checked_sub(form.reading);
         *left = rest.ok_or("takes too long to read: too many large classes ignore case")?;
         let meaning = form.meaning(&pattern)?;
         Ok(Self::of(pattern, &meaning))
     }
 
-    /// [`Self::look_at`] for [`Self::as_written`].
+    /// [`Self::look_at`] for [`Self::as_written`]; all but very long ones.
     ///
     /// # Errors
     /// Says what is wrong with it.
     pub(crate) fn look_at_as_written(pattern: &str) -> Result<(), &'static str> {
-        let form = formed_as_written(pattern)?;
+        if pattern.len() > MAX_LOOKED_AT {
+            return Ok(());
+        }
+        let form = Form::of(pattern, MAX_NESTING_AS_WRITTEN)?;
         if form.reading > QUICK { Ok(()) } else { form.meaning(pattern).map(drop) }
     }
 
@@ -126,13 +129,6 @@ fn formed(pattern: &str) -> Result<(String, Form), Invalid> {
     let translated = translate(pattern).map_err(|reason| refused(pattern, &reason))?;
     let form = Form::of(&translated, MAX_NESTING).map_err(|reason| refused(pattern, reason))?;
     Ok((translated, form))
-}
-
-fn formed_as_written(pattern: &str) -> Result<Form, &'static str> {
-    if pattern.len() > MAX_AS_WRITTEN {
-        return Err("is too long");
-    }
-    Form::of(pattern, MAX_NESTING_AS_WRITTEN)
 }
 
 fn refused(pattern: &str, reason: &str) -> Invalid {
