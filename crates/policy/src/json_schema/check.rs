@@ -3,7 +3,6 @@
 use serde_json::{Map, Number, Value};
 
 use super::{Schema, referred};
-use crate::document::Pattern;
 
 /// Comparisons of one check. Alternatives in alternatives in references could make more.
 const MAX_STEPS: u32 = 100_000;
@@ -17,17 +16,6 @@ pub(super) fn check(schema: &Schema, value: &Value) -> Result<(), String> {
         Err(Misfit::At(reason)) => Err(reason),
         Err(Misfit::TooCostly) => Err("the schema takes too long to check".to_owned()),
     }
-}
-
-/// What matching takes, as so many comparisons: each character of the text may meet every place of the pattern.
-fn matching(text: &str, pattern: Option<&Pattern>) -> usize {
-    /// Bytes of text times bytes that a pattern takes when it is built.
-    const AS_MUCH_AS_ONE: u64 = 1 << 20;
-    /// A pattern that is plain text takes no room, but time.
-    const PLAIN: u64 = 256;
-    let bytes = pattern.map_or(0, Pattern::bytes).saturating_add(PLAIN);
-    let count = bytes.saturating_mul(text.len() as u64) / AS_MUCH_AS_ONE;
-    usize::try_from(count).unwrap_or(usize::MAX)
 }
 
 enum Misfit {
@@ -210,7 +198,7 @@ impl<'a> Walk<'a> {
         if let Some(pattern) = pattern {
             // Every pattern was found when the schema was looked through.
             let known = self.schema.patterns.get(pattern);
-            self.step(matching(value, known))?;
+            self.step(known.map_or(0, |pattern| pattern.matching(value)))?;
             let fits = known.and_then(|pattern| pattern.occurs_in(value)) == Some(true);
             if !fits {
                 return no(place, &format!("does not match `{}`", crate::shown(pattern)));

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::compare::holds;
-use super::policy::{Compiled, Policy, Test};
-use super::{Context, as_text};
-use crate::document::{Action, Rule, Value};
+use super::Context;
+use super::asking::Asking;
+use super::policy::{Compiled, Policy};
+use crate::document::{Action, Rule};
 
 /// The answer, with what an audit record needs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -116,18 +116,15 @@ impl Policy {
         context: &Context,
         skipped: Option<&Compiled>,
     ) -> Vec<Outcome<'_>> {
-        let values = context.find(&self.fields);
+        let mut asking = Asking::new(context, &self.fields);
         let mut outcomes = vec![Outcome::Nothing; self.layers.len()];
         let mut undecided = u64::MAX >> (64 - self.layers.len());
         for rule in &self.rules {
             let concerned = undecided & rule.counts_in;
-            let Some(value) = values[rule.field].filter(|value| **value != Value::Null) else {
-                continue;
-            };
             if concerned == 0 || skipped.is_some_and(|skipped| std::ptr::eq(skipped, rule)) {
                 continue;
             }
-            match rule.test.ask(value) {
+            match asking.ask(rule) {
                 Ok(false) => {}
                 Ok(true) => {
                     self.record(&mut outcomes, concerned, rule);
@@ -182,18 +179,4 @@ fn bits(mut mask: u64) -> impl Iterator<Item = usize> {
         mask &= mask - 1;
         Some(lowest)
     })
-}
-
-impl Test {
-    pub(super) fn ask(&self, field: &Value) -> Result<bool, String> {
-        match self {
-            Self::Compare(operator, value) => {
-                holds(*operator, field, value).map_err(|unlike| unlike.to_string())
-            }
-            Self::Pattern(pattern) => pattern
-                .occurs_in(&as_text(field))
-                .ok_or_else(|| "its pattern cannot be built".to_owned()),
-            Self::Malformed => Err("its pattern is malformed".to_owned()),
-        }
-    }
 }

@@ -3,6 +3,7 @@
 //! Rules go by priority, highest first and otherwise in the order of writing; the first that matches counts, then the
 //! default. A field that the context lacks never matches. What cannot be evaluated is denied.
 
+mod asking;
 mod built;
 mod compare;
 mod context;

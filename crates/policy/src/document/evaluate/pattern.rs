@@ -112,6 +112,17 @@ impl Pattern {
         self.bytes
     }
 
+    /// What looking for it in `text` takes, as so many comparisons: each character of the text may meet every place of the
+    /// pattern.
+    pub(crate) fn matching(&self, text: &str) -> usize {
+        /// Bytes of text times bytes that a pattern takes when it is built.
+        const AS_MUCH_AS_ONE: u64 = 1 << 20;
+        /// A pattern that is plain text takes no room, but time.
+        const PLAIN: u64 = 256;
+        let count = self.bytes.saturating_add(PLAIN).saturating_mul(text.len() as u64);
+        usize::try_from(count / AS_MUCH_AS_ONE).unwrap_or(usize::MAX)
+    }
+
     /// Whether the pattern occurs in `text`; `None` where it cannot be built, which its cost should have excluded.
     pub(crate) fn occurs_in(&self, text: &str) -> Option<bool> {
         if let Some(literal) = &self.literal {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::document::{Chain, Document, Inheritance, Layer, Policy, Refusal};
+use crate::document::{Chain, Document, Inheritance, Layer, Policy, Reason, Refusal, Value};
 
 /// Rules that each have a pattern of their own.
 fn rules(numbers: std::ops::Range<usize>, pattern: &str) -> String {
@@ -77,6 +77,32 @@ fn schemas_of_many_tools_are_read_in_the_time_of_one() {
     assert!(tools(5).is_ok());
     let refused = tools(1000).unwrap_err();
     assert!(refused.message.contains("takes too long to read"), "{refused}");
+}
+
+#[test]
+fn looking_for_patterns_is_bounded_for_each_answer() {
+    let asked = |pattern: &str, count: usize, length: usize| {
+        let policy = Policy::new(&parsed(&rules(0..count, pattern)).expect(pattern));
+        policy.decide(&Context::new().with("x", "a".repeat(length)))
+    };
+    // No letter of it is certain, so each character of the text meets each of its places.
+    let slow = "[ab]*a[ab]{9000}[^ab]N";
+    assert!(asked(slow, 1, 1000).permits());
+    // Thousands of gigabytes to compare, none of which is.
+    let refused = asked(slow, 50, 4 << 20);
+    assert!(!refused.permits());
+    assert!(matches!(&refused.reason, Reason::Error(error) if error.contains("`r0`: its pattern")));
+    // All of them together; plain text takes little.
+    assert!(asked("^[b-z]+N$", 500, 16 << 10).permits());
+    assert!(!asked("^[b-z]+N$", 500, 128 << 10).permits());
+    assert!(asked("yN", 4000, 128 << 10).permits());
+}
+
+#[test]
+fn a_value_is_written_once_for_all_patterns() {
+    let list = Value::List(vec![Value::from("b"); 20_000]);
+    let policy = Policy::new(&parsed(&rules(0..4000, "yN")).unwrap());
+    assert!(policy.decide(&Context::new().with("x", list)).permits());
 }
 
 #[test]
