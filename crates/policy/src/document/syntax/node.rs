@@ -9,10 +9,10 @@ use crate::document::value::FEW;
 pub const MAX_BYTES: usize = 8 * 1024 * 1024;
 /// Lists and maps within each other.
 pub const MAX_DEPTH: usize = 32;
-/// Values in one document, aliases counted as often as they are used.
+/// Values in one document, aliases counted as often as they are used, and what has an anchor once more.
 pub const MAX_NODES: usize = 1_000_000;
-/// Bytes of names and texts in one document, aliases counted as often as they are used. Without aliases no document has as
-/// many: of what can be escaped, the least favourable takes two bytes for three.
+/// Bytes of names and texts in one document, counted as its values are. Without anchors no document has as many: of what can
+/// be escaped, the least favourable takes two bytes for three.
 pub(crate) const MAX_TEXT: usize = 2 * MAX_BYTES;
 
 /// Where something is written: both count from one, columns in characters.

@@ -26,8 +26,8 @@ pub(super) fn parse(text: &str) -> Result<Node<'_>, Refusal> {
 }
 
 fn parse_input<'a, I: Input>(text: &'a str, input: I) -> Result<Node<'a>, Refusal> {
-    let (events, size) = (Parser::new(input), Size::default());
-    let mut reader = Reader { text, events, anchors: HashMap::new(), size };
+    let (events, size, kept) = (Parser::new(input), Size::default(), Size::default());
+    let mut reader = Reader { text, events, anchors: HashMap::new(), size, kept };
     let mut found = None;
     loop {
         let (event, span) = reader.next()?;
@@ -54,6 +54,8 @@ struct Reader<'a, I: Input> {
     anchors: HashMap<usize, (Node<'a>, Size)>,
     /// Of what was read so far.
     size: Size,
+    /// Of what anchors stand for: each has all of it once more, also what those in it have.
+    kept: Size,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -61,6 +63,13 @@ struct Size {
     nodes: usize,
     /// Bytes of names and texts.
     text: usize,
+}
+
+impl Size {
+    fn add(&mut self, more: Self) {
+        self.nodes += more.nodes;
+        self.text += more.text;
+    }
 }
 
 impl<'a, I: Input> Reader<'a, I> {
@@ -112,6 +121,8 @@ impl<'a, I: Input> Reader<'a, I> {
             }
             let nodes = self.size.nodes - before.nodes;
             let size = Size { nodes, text: self.size.text - before.text };
+            self.kept.add(size);
+            self.check_size(place)?;
             self.anchors.insert(anchor, (node.clone(), size));
         }
         Ok(node)
@@ -207,12 +218,17 @@ impl<'a, I: Input> Reader<'a, I> {
     }
 
     fn count(&mut self, more: Size, place: Position) -> Result<(), Refusal> {
-        self.size.nodes += more.nodes;
-        self.size.text += more.text;
-        let message = if self.size.nodes > MAX_NODES {
-            format!("the document has more than {MAX_NODES} values, aliases included")
-        } else if self.size.text > MAX_TEXT {
-            format!("the document has more than {MAX_TEXT} bytes of text, aliases included")
+        self.size.add(more);
+        self.check_size(place)
+    }
+
+    fn check_size(&self, place: Position) -> Result<(), Refusal> {
+        let message = if self.size.nodes + self.kept.nodes > MAX_NODES {
+            format!("the document has more than {MAX_NODES} values, anchors and aliases included")
+        } else if self.size.text + self.kept.text > MAX_TEXT {
+            format!(
+                "the document has more than {MAX_TEXT} bytes of text, anchors and aliases included"
+            )
         } else {
             return Ok(());
         };

@@ -207,9 +207,29 @@ fn anchors_and_merge_keys_work_within_bounds() {
                 "rules: [{{name: a, action: deny, condition: {{field: x, operator: in, value: [{anchored}{values}]}}}}]\n"
             )
         };
-        document(&text(14));
+        document(&text(13));
         assert!(refused(&text(16)).message.contains("bytes of text"));
     }
+}
+
+#[test]
+fn what_anchors_keep_is_bounded() {
+    let nested = |anchors: usize, value: &str| {
+        let open: String = (0..anchors).map(|level| format!("&a{level} [")).collect();
+        let value = format!("{open}{value}{}", "]".repeat(anchors));
+        format!(
+            "rules: [{{name: a, action: deny, condition: {{field: x, operator: in, value: {value}}}}}]\n"
+        )
+    };
+    // Each has all that is in those inside it.
+    let many = "1,".repeat(100_000);
+    document(&nested(5, &many));
+    assert!(refused(&nested(20, &many)).message.contains("anchors"));
+    let long = "x".repeat(1 << 20);
+    document(&nested(10, &long));
+    assert!(refused(&nested(20, &long)).message.contains("anchors"));
+    // What is kept for one counts for itself, and not again with what is around it.
+    document(&nested(25, "1"));
 }
 
 #[test]
