@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
+use super::path::Path;
 use super::{Reading, referred};
 use crate::document::Pattern;
 use crate::limits::format_bytes;
@@ -64,35 +65,42 @@ pub(super) fn patterns(
         patterns.insert(text.to_owned(), pattern);
         Ok(())
     };
-    look_through(root, root, "", &mut read)?;
+    look_through(root, root, &Path::Root, &mut read)?;
     Ok(patterns)
 }
 
 /// Looks through all of it, and at its patterns as far as they are quickly told.
 pub(super) fn look_at(root: &Value) -> Result<(), String> {
-    look_through(root, root, "", &mut |text| Pattern::look_at_as_written(text).map_err(no_pattern))
+    look_through(root, root, &Path::Root, &mut |text| {
+        Pattern::look_at_as_written(text).map_err(no_pattern)
+    })
 }
 
 fn no_pattern(reason: &str) -> String {
     format!("is not a regular expression without look-around: it {reason}")
 }
 
-fn look_through(root: &Value, schema: &Value, place: &str, see: See<'_>) -> Result<(), String> {
+fn look_through(
+    root: &Value,
+    schema: &Value,
+    place: &Path<'_>,
+    see: See<'_>,
+) -> Result<(), String> {
     let schema = match schema {
         Value::Bool(_) => return Ok(()),
         Value::Object(schema) => schema,
         _ => return Err(at(place, "is neither an object nor true or false")),
     };
-    if place.matches('/').count() > 2 * MAX_DEPTH {
+    if place.depth() > 2 * MAX_DEPTH {
         return Err(at(place, "is nested too deeply"));
     }
     for (keyword, value) in schema {
-        let here = format!("{place}/{keyword}");
-        let mut inner = |value: &Value, place: &str| look_through(root, value, place, see);
+        let here = Path::Name(place, keyword);
+        let mut inner = |value: &Value, place: &Path<'_>| look_through(root, value, place, see);
         match keyword.as_str() {
             "properties" | "$defs" | "definitions" => {
                 for (name, value) in object(value, &here)? {
-                    inner(value, &format!("{here}/{name}"))?;
+                    inner(value, &Path::Name(&here, name))?;
                 }
             }
             "items" | "additionalProperties" | "propertyNames" | "not" => inner(value, &here)?,
@@ -100,7 +108,7 @@ fn look_through(root: &Value, schema: &Value, place: &str, see: See<'_>) -> Resu
                 let list = value.as_array().filter(|list| !list.is_empty());
                 let list = list.ok_or_else(|| at(&here, "is not a list of schemas"))?;
                 for (index, value) in list.iter().enumerate() {
-                    inner(value, &format!("{here}/{index}"))?;
+                    inner(value, &Path::Index(&here, index))?;
                 }
             }
             "pattern" => {
@@ -153,16 +161,19 @@ fn look_through(root: &Value, schema: &Value, place: &str, see: See<'_>) -> Resu
     Ok(())
 }
 
-fn at(place: &str, problem: &str) -> String {
-    let place = if place.is_empty() { "/" } else { place };
-    format!("`{}` {problem}", shown(place))
+fn at(place: &Path<'_>, problem: &str) -> String {
+    let place = match place {
+        Path::Root => "/".to_owned(),
+        below => below.to_string(),
+    };
+    format!("`{}` {problem}", shown(&place))
 }
 
-fn object<'a>(value: &'a Value, place: &str) -> Result<&'a Map<String, Value>, String> {
+fn object<'a>(value: &'a Value, place: &Path<'_>) -> Result<&'a Map<String, Value>, String> {
     value.as_object().ok_or_else(|| at(place, "is not an object"))
 }
 
-fn types(value: &Value, place: &str) -> Result<(), String> {
+fn types(value: &Value, place: &Path<'_>) -> Result<(), String> {
     let known = |value: &Value| value.as_str().is_some_and(|word| TYPES.contains(&word));
     let fine = match value {
         Value::Array(words) => !words.is_empty() && words.iter().all(known),

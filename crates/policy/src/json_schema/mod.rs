@@ -7,6 +7,8 @@
 
 mod check;
 mod declared;
+mod path;
+mod scalar;
 #[cfg(test)]
 mod tests;
 

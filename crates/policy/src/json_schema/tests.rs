@@ -182,6 +182,66 @@ fn matching_is_counted() {
 }
 
 #[test]
+fn places_are_written_only_for_a_message() {
+    // Each place below would be thousands of gigabytes together.
+    let long = "n".repeat(8 << 20);
+    let many: serde_json::Map<_, _> = (0..90_000).map(|n| (format!("a{n}"), json!({}))).collect();
+    let mut schema = json!({"properties": {long.clone(): {"properties": many}}});
+    assert!(declared(schema.clone()).is_ok());
+    schema["properties"][&long]["properties"]["a5"] = json!({"type": 1});
+    let refused = declared(schema).unwrap_err();
+    assert!(refused.starts_with("`/properties/nnn"), "{refused}");
+    let each = json!({"additionalProperties": {"items": {"not": {"type": "string"}}}});
+    check(&each, &json!({long.clone(): vec![1; 40_000]}), Ok(()));
+    check(&each, &json!({long: ["x"]}), Err("`/nnn"));
+}
+
+#[test]
+fn what_nobody_hears_is_not_said() {
+    let large = "x".repeat(8 << 20);
+    let unlike = json!({"items": {"not": {"enum": [large, 2]}}});
+    check(&unlike, &json!(vec![1; 20_000]), Ok(()));
+    check(&unlike, &json!([1, 2]), Err("`/1` is what it must not be"));
+    // What is inside alternatives is heard of by nobody, but what is beside them is.
+    let beside = json!({"anyOf": [{"not": {"const": 1}}, {"type": "integer"}], "maximum": 1});
+    check(&beside, &json!(1), Ok(()));
+    check(&beside, &json!(2), Err("above 1"));
+}
+
+#[test]
+fn steps_are_as_large_as_what_is_done() {
+    let often = |schema: Value| {
+        let each = vec![json!({"$ref": "#/$defs/d"}); 2000];
+        json!({"$defs": {"d": schema}, "allOf": each})
+    };
+    let long = "a".repeat(1 << 20);
+    let names: serde_json::Map<_, _> = (0..1000).map(|n| (n.to_string(), json!(1))).collect();
+    for (schema, value) in [
+        (json!({"const": long}), json!(long)),
+        (json!({"enum": [1, long]}), json!(long)),
+        (json!({"minLength": 1}), json!(long)),
+        (json!({"pattern": "a"}), json!(long)),
+        (json!({"required": [long]}), json!({long.as_str(): 1})),
+        (json!({"propertyNames": true}), json!({long.as_str(): 1})),
+        (json!({"properties": {"x": {}}}), json!({long.as_str(): 1})),
+        (json!({"properties": {"x": {}}}), Value::Object(names)),
+        (json!({"const": {long.as_str(): 1}}), json!({long.as_str(): 1})),
+        (json!({"type": vec!["integer"; 1000]}), json!(1)),
+    ] {
+        check(&schema, &value, Ok(()));
+        check(&often(schema), &value, Err("too long"));
+    }
+    let named = json!({"$defs": {long.as_str(): {}}, "items": {"$ref": format!("#/$defs/{long}")}});
+    check(&named, &json!([1]), Ok(()));
+    check(&named, &json!(vec![1; 2000]), Err("too long"));
+    check(
+        &often(json!({"properties": {"a": {"type": ["integer", "null"]}}})),
+        &json!({"a": 1}),
+        Ok(()),
+    );
+}
+
+#[test]
 fn patterns_that_take_long_to_read_are_not_read() {
     let classes = |count: usize, flag: &str| json!({"pattern": format!("{flag}{}", "[ -\u{10ffff}]".repeat(count))});
     assert!(declared(classes(10, "(?i)")).is_ok());
