@@ -266,6 +266,10 @@ fn patterns_that_take_long_to_read_are_not_read() {
         .collect();
     let refused = declared(json!({"anyOf": each})).unwrap_err();
     assert!(refused.contains("too long to read"), "{refused}");
+    // Alternatives that become one class, which each is put together with those before it.
+    let many = (0..20).map(|n| json!({"pattern": "[ac]|".repeat(3000) + &n.to_string()}));
+    let refused = declared(json!({"anyOf": many.collect::<Vec<_>>()})).unwrap_err();
+    assert!(refused.contains("too long to read"), "{refused}");
     // And all that come together.
     let mut reading = Reading::default();
     let come: Vec<_> = each.iter().map(|one| Schema::new(one.clone(), &mut reading)).collect();

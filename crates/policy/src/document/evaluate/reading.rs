@@ -4,6 +4,8 @@
 //! at, and a class can have all there are: then eight bytes of a pattern take milliseconds. So the form is read first, which
 //! is linear in the text, and what would take long is refused before it does.
 
+mod joined;
+
 use std::convert::Infallible;
 
 use regex_syntax::ast::parse::ParserBuilder;
@@ -13,6 +15,8 @@ use regex_syntax::ast::{
 };
 use regex_syntax::hir::Hir;
 use regex_syntax::hir::translate::TranslatorBuilder;
+
+use joined::{Parts, Ranges};
 
 /// All characters there are.
 const ALL: u64 = 0x11_0000;
@@ -56,8 +60,17 @@ struct Reading {
     any_case: bool,
     always: u64,
     in_any_case: u64,
-    /// Characters in each of the classes that are open, in one another.
-    open: Vec<u64>,
+    /// The classes that are open, in one another.
+    open: Vec<Open>,
+    /// Of the class that ended last.
+    closed: Ranges,
+    parts: Parts,
+}
+
+#[derive(Default)]
+struct Open {
+    characters: u64,
+    ranges: Ranges,
 }
 
 impl Reading {
@@ -66,16 +79,29 @@ impl Reading {
     }
 
     /// So many characters are part of the class that is open.
-    fn add(&mut self, characters: u64) {
+    fn add(&mut self, characters: u64, ranges: Ranges) {
         if let Some(open) = self.open.last_mut() {
-            *open = (*open + characters).min(ALL);
+            open.characters = (open.characters + characters).min(ALL);
+            open.ranges.add(ranges);
         }
+    }
+
+    /// The class that is open is put together with something: all of it is gone through.
+    fn put_together(&mut self) {
+        self.always += PUT_TOGETHER;
+        self.take(self.open.last().map(|open| open.ranges).unwrap_or_default());
+    }
+
+    fn take(&mut self, ranges: Ranges) {
+        self.always = self.always.saturating_add(ranges.always);
+        self.in_any_case = self.in_any_case.saturating_add(ranges.in_any_case);
     }
 
     /// A class is complete, and every character of it is looked at. How many there are.
     fn close(&mut self) -> u64 {
-        let characters = self.open.pop().unwrap_or(ALL);
+        let Open { characters, ranges } = self.open.pop().unwrap_or_default();
         self.in_any_case += characters;
+        self.closed = ranges;
         characters
     }
 }
@@ -85,7 +111,7 @@ impl Visitor for Reading {
     type Err = Infallible;
 
     fn finish(self) -> Result<u64, Infallible> {
-        Ok(self.always + if self.any_case { self.in_any_case } else { 0 })
+        Ok(self.always.saturating_add(if self.any_case { self.in_any_case } else { 0 }))
     }
 
     fn visit_pre(&mut self, ast: &Ast) -> Result<(), Infallible> {
@@ -101,7 +127,7 @@ impl Visitor for Reading {
                 self.always += PUT_TOGETHER;
                 self.in_any_case += named(class);
             }
-            Ast::ClassBracketed(_) => self.open.push(0),
+            Ast::ClassBracketed(_) => self.open.push(Open::default()),
             _ => {}
         }
         Ok(())
@@ -111,12 +137,14 @@ impl Visitor for Reading {
         if let Ast::ClassBracketed(_) = ast {
             self.close();
         }
+        let taken = self.parts.complete(ast, self.closed);
+        self.take(taken);
         Ok(())
     }
 
     fn visit_class_set_item_pre(&mut self, item: &ClassSetItem) -> Result<(), Infallible> {
         if let ClassSetItem::Bracketed(_) = item {
-            self.open.push(0);
+            self.open.push(Open::default());
         }
         Ok(())
     }
@@ -147,17 +175,27 @@ impl Visitor for Reading {
             }
             ClassSetItem::Bracketed(class) => negated_or(class.negated, self.close()),
         };
+        let ranges = match item {
+            ClassSetItem::Literal(_) | ClassSetItem::Range(_) => Ranges::ONE,
+            ClassSetItem::Bracketed(_) => self.closed,
+            _ => Ranges::NAMED,
+        };
         if !matches!(item, ClassSetItem::Literal(_) | ClassSetItem::Range(_)) {
-            self.always += PUT_TOGETHER;
+            self.put_together();
         }
-        self.add(characters);
+        self.add(characters, ranges);
         Ok(())
     }
 
     fn visit_class_set_binary_op_pre(&mut self, _: &ClassSetBinaryOp) -> Result<(), Infallible> {
         self.always += PUT_TOGETHER;
         self.in_any_case += 2 * ALL;
-        self.add(ALL);
+        self.add(ALL, Ranges::default());
+        Ok(())
+    }
+
+    fn visit_class_set_binary_op_post(&mut self, _: &ClassSetBinaryOp) -> Result<(), Infallible> {
+        self.put_together();
         Ok(())
     }
 }
@@ -185,18 +223,35 @@ mod tests {
         check("(?i)rm -rf [a-z_]*", 27);
         check(r"\w+[\d.]", 2 * PUT_TOGETHER);
         check(r"(?i)[\w.]\pC", 2 * PUT_TOGETHER + WORDS + 1 + ALL);
-        check(r"(?i)[\d\s]", 2 * PUT_TOGETHER + DIGITS + SPACES);
+        check(r"(?i)[\d\s]", 2 * PUT_TOGETHER + DIGITS + SPACES + 1_500);
         check(r"(?i)[\pC]", PUT_TOGETHER + 2 * ALL);
-        check(r"(?i)[\p{L}\p{N}_]", 2 * PUT_TOGETHER + 2 * (WORDS + 2_500) + 1);
-        check(r"(?i)\p{Nd}[b\P{Nd}]", 2 * PUT_TOGETHER + 2 * DIGITS + ALL);
+        check(r"(?i)[\p{L}\p{N}_]", 2 * PUT_TOGETHER + 2 * (WORDS + 2_500) + 1 + 1_500);
+        check(r"(?i)\p{Nd}[b\P{Nd}]", 2 * PUT_TOGETHER + 2 * DIGITS + ALL + 2);
         check("a(?i:b[ -\u{10ffff}])", ALL - 0x20);
         check(r"(?i)[^a]", 1);
-        check(r"(?i)[b[^a]]", PUT_TOGETHER + 1 + ALL);
-        check(r"(?i)[a[:^alpha:]]", PUT_TOGETHER + ALL);
-        check(r"(?i)[a[:alpha:]]", PUT_TOGETHER + 1 + ASCII);
+        check(r"(?i)[b[^a]]", PUT_TOGETHER + 1 + ALL + 2);
+        check(r"(?i)[a[:^alpha:]]", PUT_TOGETHER + ALL + 2);
+        check(r"(?i)[a[:alpha:]]", PUT_TOGETHER + 1 + ASCII + 2);
         check("(?i)[[[ -\u{10ffff}]a]b]", 2 * PUT_TOGETHER + 3 * (ALL - 0x20) + 3);
-        check(r"(?i)[b[^a]&&c]", 2 * PUT_TOGETHER + 1 + 3 * ALL);
-        check(r"[b[^a]&&c]", 2 * PUT_TOGETHER);
+        check(r"(?i)[b[^a]&&c]", 3 * PUT_TOGETHER + 1 + 3 * ALL + 2 + 6);
+        check(r"[b[^a]&&c]", 3 * PUT_TOGETHER + 1 + 3);
+    }
+
+    /// What is one class in the end is put together again for each of its parts.
+    #[test]
+    fn alternatives_count_with_those_before_them() {
+        let check = |pattern: &str, expected: u64| {
+            assert_eq!(Form::of(pattern, 50).unwrap().reading, expected, "{pattern}");
+        };
+        check("[ac]|[eg]|[ik]", 2 + 4 + 6);
+        check("(?:)[ac]{1}|(?:[eg])|x{0}[ik]", 2 + 4 + 6);
+        check("xy[ac]|xy[eg]", 2 + 4);
+        check("[ac]|(?:[eg]|[ik])|.", (2 + 4) + (2 + 6 + 7));
+        check("one|two|three", 0);
+        check("(?i)a|b|c", 2 + 4 + 6);
+        check(r"a\w+|b\w+|([ac])|[ac]+|[ac]$", 2 * PUT_TOGETHER);
+        check(r"[acegik\d]", PUT_TOGETHER + 6);
+        check(r"\w|[ac]", PUT_TOGETHER + 1_000 + 1_002);
     }
 
     #[test]

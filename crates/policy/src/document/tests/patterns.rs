@@ -53,6 +53,12 @@ fn what_takes_long_to_read_is_refused_unread() {
     assert!(parsed(&rules(0..10, large)).is_ok());
     assert!(parsed(&rules(0..1000, &large.replace("(?i)", ""))).is_ok());
     assert!(parsed(&rules(0..1000, r"^(?i:rmN)\s+[a-z]+$")).is_ok());
+    // Nor are alternatives that become one class, which each is put together with those before it.
+    let many = "[ac]|".repeat(800) + "N";
+    let refused = parsed(&rules(0..500, &many)).unwrap_err();
+    assert!(refused.message.contains("take too long to read"), "{refused}");
+    assert!(parsed(&rules(0..50, &many)).is_ok());
+    assert!(parsed(&rules(0..100, &("name|".repeat(800) + "N"))).is_ok());
     // What `\w` and `\d` stand for is large, but far from all there is.
     for pattern in [r"(?i)\w+N", r"(?i)[\w.-]N", r"(?i)\d+xN"] {
         assert_eq!(parsed(&rules(0..500, pattern)).map(drop), Ok(()), "{pattern}");
