@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::sections::Method;
 use super::syntax::{Check, checked_list};
 use super::{
-    Context, Flow, FlowDecision, FlowRules, Format, Policy, Refusal, Transport, Value, read,
+    Context, Flow, FlowDecision, FlowRules, Format, Looks, Policy, Refusal, Transport, Value, read,
 };
 use crate::{Invalid, shown};
 use belljar_codes::Code;
@@ -75,7 +75,7 @@ fn https() -> u16 {
 }
 
 impl Check for Case {
-    fn check(&self) -> Result<(), Invalid> {
+    fn check(&self, _: &mut Looks) -> Result<(), Invalid> {
         let reason = match (&self.context, &self.flow) {
             (Some(Value::Map(_)), None) if self.expect == Expected::Ask => {
                 "expects `ask`, which only flows are answered with"

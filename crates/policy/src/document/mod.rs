@@ -36,7 +36,7 @@ pub use syntax::{Format, MAX_BYTES, MAX_DEPTH, MAX_NODES, Refusal, read};
 pub use value::Value;
 pub use write::to_yaml;
 
-pub(crate) use evaluate::{Owner, Pattern};
+pub(crate) use evaluate::{Looks, Owner, Pattern};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

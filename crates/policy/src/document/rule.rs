@@ -6,7 +6,7 @@ use belljar_codes::Code;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::evaluate::{Pattern, as_text};
+use super::evaluate::{Looks, Pattern, as_text};
 use super::syntax::Check;
 use super::value::Value;
 use crate::{Invalid, shown};
@@ -88,7 +88,7 @@ pub struct Rule {
 }
 
 impl Check for Rule {
-    fn check(&self) -> Result<(), Invalid> {
+    fn check(&self, looks: &mut Looks) -> Result<(), Invalid> {
         if self.name.trim().is_empty() || self.name.len() > MAX_NAME {
             return Err(Invalid::new(
                 Code::InvalidPolicy,
@@ -98,7 +98,7 @@ impl Check for Rule {
         }
         if self.condition.operator == Operator::Matches {
             // The rest is judged with all others of the document.
-            Pattern::look_at(&as_text(&self.condition.value))?;
+            Pattern::look_at(&as_text(&self.condition.value), looks)?;
         }
         Ok(())
     }

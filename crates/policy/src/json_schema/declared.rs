@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::path::Path;
 use super::{Reading, referred};
-use crate::document::Pattern;
+use crate::document::{Looks, Pattern};
 use crate::limits::format_bytes;
 use crate::shown;
 
@@ -70,9 +70,9 @@ pub(super) fn patterns(
 }
 
 /// Looks through all of it, and at its patterns as far as they are quickly told.
-pub(super) fn look_at(root: &Value) -> Result<(), String> {
+pub(super) fn look_at(root: &Value, looks: &mut Looks) -> Result<(), String> {
     look_through(root, root, &Path::Root, &mut |text| {
-        Pattern::look_at_as_written(text).map_err(no_pattern)
+        Pattern::look_at_as_written(text, looks).map_err(no_pattern)
     })
 }
 

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::document::{MAX_PATTERN_BYTES, Owner, Pattern};
+use crate::document::{Looks, MAX_PATTERN_BYTES, Owner, Pattern};
 use crate::limits::format_bytes;
 use crate::shown;
 
@@ -91,8 +91,8 @@ impl Schema {
     ///
     /// # Errors
     /// As [`Self::new`].
-    pub fn look_at(root: &Value) -> Result<(), String> {
-        declared::look_at(root)
+    pub(crate) fn look_at(root: &Value, looks: &mut Looks) -> Result<(), String> {
+        declared::look_at(root, looks)
     }
 
     fn read(root: Value, longest: usize, reading: &mut Reading) -> Result<Self, String> {

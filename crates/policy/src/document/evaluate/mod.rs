@@ -24,7 +24,7 @@ pub use strategy::Strategy;
 pub use together::MAX_PATTERN_BYTES;
 
 pub(crate) use built::Owner;
-pub(crate) use pattern::Pattern;
+pub(crate) use pattern::{Looks, Pattern};
 pub(crate) use policy::{Compiled, LayerRule};
 pub(crate) use text::as_text;
 pub(crate) use together::check_together;

@@ -22,6 +22,8 @@ const MAX_COST: u64 = 20_000;
 
 /// A pattern whose reading takes no more is read at once; a tenth of a millisecond.
 const QUICK: u64 = 1 << 15;
+/// What reading patterns at once may take, for all that are looked at together: less than a tenth of a second.
+const MAX_LOOKS: u64 = 1 << 24;
 
 /// What the smallest pattern takes once it was asked. Most of it is room to match in.
 const BUILT_BYTES: u64 = 64 << 10;
@@ -37,6 +39,27 @@ pub(crate) struct Pattern {
     literal: Option<String>,
     bytes: u64,
     built: Slot,
+}
+
+/// What looking at patterns may still take. A document has any number of them, and all are judged later.
+#[derive(Debug)]
+pub(crate) struct Looks {
+    left: u64,
+}
+
+impl Default for Looks {
+    fn default() -> Self {
+        Self { left: MAX_LOOKS }
+    }
+}
+
+impl Looks {
+    /// Whether there is time to read all of it.
+    fn admit(&mut self, form: &Form) -> bool {
+        let rest = self.left.checked_sub(form.reading).filter(|_| form.reading <= QUICK);
+        self.left = rest.unwrap_or(self.left);
+        rest.is_some()
+    }
 }
 
 impl Pattern {
@@ -55,9 +78,9 @@ impl Pattern {
     ///
     /// # Errors
     /// As [`Self::new`].
-    pub(crate) fn look_at(pattern: &str) -> Result<(), Invalid> {
+    pub(crate) fn look_at(pattern: &str, looks: &mut Looks) -> Result<(), Invalid> {
         let (_, form) = formed(pattern)?;
-        if form.reading > QUICK { Ok(()) } else { Self::new(pattern).map(drop) }
+        if looks.admit(&form) { Self::new(pattern).map(drop) } else { Ok(()) }
     }
 
     /// What reading it takes, as [`Form`] has it; 0 for one that is malformed.
@@ -82,12 +105,12 @@ impl Pattern {
     ///
     /// # Errors
     /// Says what is wrong with it.
-    pub(crate) fn look_at_as_written(pattern: &str) -> Result<(), &'static str> {
+    pub(crate) fn look_at_as_written(pattern: &str, looks: &mut Looks) -> Result<(), &'static str> {
         if pattern.len() > MAX_LOOKED_AT {
             return Ok(());
         }
         let form = Form::of(pattern, MAX_NESTING_AS_WRITTEN)?;
-        if form.reading > QUICK { Ok(()) } else { form.meaning(pattern).map(drop) }
+        if looks.admit(&form) { form.meaning(pattern).map(drop) } else { Ok(()) }
     }
 
     fn of(pattern: String, parsed: &Hir) -> Self {

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::OneOrMany;
 use super::network::{HostMatch, Method, PathPattern};
+use crate::document::Looks;
 use crate::document::syntax::Check;
 use crate::{Invalid, shown};
 
@@ -112,7 +113,7 @@ impl fmt::Display for Credential {
 }
 
 impl Check for Credential {
-    fn check(&self) -> Result<(), Invalid> {
+    fn check(&self, _: &mut Looks) -> Result<(), Invalid> {
         let refuse = |message: &str, remedy: &str| {
             Err(Invalid::new(
                 Code::InvalidPolicy,

@@ -5,6 +5,7 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de::Error};
 
+use crate::document::Looks;
 use crate::document::syntax::{Check, checked_list};
 use crate::mounts::check_target;
 use crate::{Access, Invalid};
@@ -86,7 +87,7 @@ impl SandboxMounts {
 }
 
 impl Check for Mount {
-    fn check(&self) -> Result<(), Invalid> {
+    fn check(&self, _: &mut Looks) -> Result<(), Invalid> {
         check_target(Path::new(self.target.as_str())).map(|_| ())
     }
 }

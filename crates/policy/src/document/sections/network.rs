@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::OneOrMany;
+use crate::document::Looks;
 use crate::document::syntax::{Check, checked_list};
 use crate::identity::as_checked_text;
 use crate::{HostPattern, Invalid, NetworkMode, shown};
@@ -138,7 +139,7 @@ impl NetworkVerdict {
 }
 
 impl Check for NetworkRule {
-    fn check(&self) -> Result<(), Invalid> {
+    fn check(&self, _: &mut Looks) -> Result<(), Invalid> {
         if self.host == HostMatch::Any && self.verdict == NetworkVerdict::Allow {
             return Err(refuse(
                 "a rule allows every host".to_owned(),
@@ -167,7 +168,7 @@ impl Check for NetworkRule {
 }
 
 impl Check for Budget {
-    fn check(&self) -> Result<(), Invalid> {
+    fn check(&self, _: &mut Looks) -> Result<(), Invalid> {
         match (self.bytes, self.requests, self.per_seconds) {
             (None, None, _) => Err(refuse(
                 "a budget names neither `bytes` nor `requests`".to_owned(),

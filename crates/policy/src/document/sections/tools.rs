@@ -6,6 +6,7 @@ use belljar_codes::Code;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::document::Looks;
 use crate::document::syntax::Check;
 use crate::json_schema::Schema;
 use crate::{Invalid, shown};
@@ -79,7 +80,7 @@ impl fmt::Display for Tool {
 }
 
 impl Check for Tool {
-    fn check(&self) -> Result<(), Invalid> {
+    fn check(&self, looks: &mut Looks) -> Result<(), Invalid> {
         let refuse = |message: String, remedy: &str| {
             let name = shown(&self.name);
             Err(Invalid::new(Code::InvalidPolicy, format!("tool `{name}` {message}"), remedy))
@@ -120,7 +121,7 @@ impl Check for Tool {
                 "write a JSON Schema",
             ),
             // Also of documents that are kept; what patterns take is judged where documents come in.
-            Some(schema) => match Schema::look_at(schema) {
+            Some(schema) => match Schema::look_at(schema, looks) {
                 Ok(()) => Ok(()),
                 Err(reason) => refuse(
                     format!("has an input schema whose {reason}"),

@@ -1,28 +1,52 @@
 //! Lists whose items are judged as they are read, so that a refusal has the place of the item.
 
-use serde::de::{Deserialize, Deserializer, Error};
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, SeqAccess, Visitor};
 
 use crate::Invalid;
+use crate::document::Looks;
 
 /// What types alone cannot say about a part of a document.
 pub(crate) trait Check {
-    fn check(&self) -> Result<(), Invalid>;
+    /// What it takes to look at patterns comes out of `looks`, which is for the whole list.
+    fn check(&self, looks: &mut Looks) -> Result<(), Invalid>;
 }
 
 /// For `#[serde(deserialize_with)]` on a list.
 pub(crate) fn checked_list<'de, D: Deserializer<'de>, T: Deserialize<'de> + Check>(
     deserializer: D,
 ) -> Result<Vec<T>, D::Error> {
-    let items = Vec::<Checked<T>>::deserialize(deserializer)?;
-    Ok(items.into_iter().map(|item| item.0).collect())
+    deserializer.deserialize_seq(Items(PhantomData))
 }
 
-struct Checked<T>(T);
+struct Items<T>(PhantomData<T>);
 
-impl<'de, T: Deserialize<'de> + Check> Deserialize<'de> for Checked<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+impl<'de, T: Deserialize<'de> + Check> Visitor<'de> for Items<T> {
+    type Value = Vec<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a sequence")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Vec<T>, A::Error> {
+        let (mut list, mut looks) = (Vec::new(), Looks::default());
+        while let Some(item) = items.next_element_seed(Item(&mut looks, PhantomData))? {
+            list.push(item);
+        }
+        Ok(list)
+    }
+}
+
+struct Item<'l, T>(&'l mut Looks, PhantomData<T>);
+
+impl<'de, T: Deserialize<'de> + Check> DeserializeSeed<'de> for Item<'_, T> {
+    type Value = T;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<T, D::Error> {
         let item = T::deserialize(deserializer)?;
-        item.check().map_err(D::Error::custom)?;
-        Ok(Self(item))
+        item.check(self.0).map_err(D::Error::custom)?;
+        Ok(item)
     }
 }

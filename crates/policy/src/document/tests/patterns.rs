@@ -86,6 +86,24 @@ fn schemas_of_many_tools_are_read_in_the_time_of_one() {
 }
 
 #[test]
+fn what_many_patterns_take_to_look_at_is_bounded() {
+    // Each is looked at in no time, but all of them take a minute. What is malformed is told wherever it is.
+    let quick = r"(?i)[ -\u7000]N";
+    let refused = parsed(&rules(0..20_001, quick)).unwrap_err();
+    assert!(refused.message.contains("more than 20000"), "{refused}");
+    let refused =
+        parsed(&(rules(0..5000, quick) + &rules(0..1, "(N")["rules:\n".len()..])).unwrap_err();
+    assert_eq!(refused.line(), Some(5002), "{refused}");
+    let tool = |number: usize, pattern: &str| {
+        let patterns = format!("{{pattern: '{pattern}'}}, ").repeat(20);
+        format!("- {{name: t{number}, command: [a], input_schema: {{anyOf: [{patterns}]}}}}\n")
+    };
+    let many: String = (0..2000).map(|number| tool(number, r"(?i)[ -\x{7000}]")).collect();
+    let refused = parsed(&format!("tools:\n{many}{}", tool(0, "(?=a)"))).unwrap_err();
+    assert_eq!(refused.line(), Some(2002), "{refused}");
+}
+
+#[test]
 fn looking_for_patterns_is_bounded_for_each_answer() {
     let asked = |pattern: &str, count: usize, length: usize| {
         let policy = Policy::new(&parsed(&rules(0..count, pattern)).expect(pattern));
