@@ -179,11 +179,18 @@ pub(crate) async fn judge_unrecorded(
 /// Whether an answer may take long. What matters is what rules do with a text, and how long that is.
 fn is_long(policy: &SandboxPolicy, context: &Context) -> bool {
     const SHORT_TEXTS: usize = 16 << 10;
-    let length = |(_, value): (&str, &Value)| match value {
+    !policy.is_quick()
+        || context.iter().map(|(_, value)| length(value)).sum::<usize>() > SHORT_TEXTS
+}
+
+/// Bytes of all text in it: rules may ask for what is inside a value, and look for patterns in all of it.
+fn length(value: &Value) -> usize {
+    match value {
         Value::Text(text) => text.len(),
-        _ => 0,
-    };
-    !policy.is_quick() || context.iter().map(length).sum::<usize>() > SHORT_TEXTS
+        Value::List(values) => values.iter().map(length).sum(),
+        Value::Map(entries) => entries.iter().map(|(name, value)| name.len() + length(value)).sum(),
+        Value::Null | Value::Bool(_) | Value::Int(_) | Value::Float(_) => 0,
+    }
 }
 
 /// With what every question has.
@@ -274,5 +281,25 @@ impl std::fmt::Display for super::PolicyRef {
             None => Ok(()),
             Some(version) => write!(f, "@{version}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_inside_values_counts() {
+        let policy = SandboxPolicy::recording();
+        let is_long = |arguments: Value| {
+            let mut context = Context::new();
+            context.nest("arguments", arguments);
+            is_long(&policy, &context)
+        };
+        let text = |length: usize| Value::from("x".repeat(length));
+        let inside = |length| Value::List(vec![Value::Map(vec![("a".to_owned(), text(length))])]);
+        assert_eq!([text(10), inside(10)].map(is_long), [false, false]);
+        assert_eq!([text(20 << 10), inside(20 << 10)].map(is_long), [true, true]);
+        assert!(is_long(Value::Map(vec![("x".repeat(20 << 10), Value::Null)])), "and names");
     }
 }
