@@ -53,6 +53,12 @@ def test_trees_come_out_as_they_are(tmp_path: Path) -> None:
     assert (target / "same").read_text() == "deep"
     # Nobody becomes somebody else by it, and only its owner may write.
     assert (target / "a").stat().st_mode & 0o7777 == 0o755
+    before = os.umask(0o077)
+    try:
+        unpack(target, ("private", FILE, ""))
+    finally:
+        os.umask(before)
+    assert (target / "private").stat().st_mode & 0o7777 == 0o700
 
 
 @pytest.mark.parametrize(

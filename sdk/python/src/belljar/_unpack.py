@@ -113,12 +113,11 @@ def _linked(root: int, entry: tarfile.TarInfo) -> Iterator[IO[bytes]]:
 
 def _write(content: IO[bytes], name: str, directory: int, entry: tarfile.TarInfo) -> None:
     _clear(name, directory, entry)
-    with os.fdopen(os.open(name, _NEW, 0o600, dir_fd=directory), "wb") as file:
+    # For others to read and run at most, as far as the umask goes, and to run only what its owner may run.
+    mode = entry.mode & (0o755 if entry.mode & 0o100 else 0o644) | 0o600
+    with os.fdopen(os.open(name, _NEW, mode, dir_fd=directory), "wb") as file:
         shutil.copyfileobj(content, file)
         file.flush()
-        # For others to read and run at most, and to run only what its owner may run.
-        mode = entry.mode & (0o755 if entry.mode & 0o100 else 0o644) | 0o600
-        os.chmod(file.fileno(), mode)
         os.utime(file.fileno(), (entry.mtime, entry.mtime))
 
 
