@@ -91,6 +91,24 @@ def test_what_was_agreed_on_outlasts_a_quota_that_is_used_up() -> None:
     asyncio.run(talk())
 
 
+def test_what_another_conversation_agreed_on_is_not_offered_again() -> None:
+    async def talk() -> None:
+        connection: Any = Connection(Call(1), Call(0, held()), Call(1))
+        callbacks = AsyncCallbacks(connection, "s")
+        callbacks.change(Offer())
+        await callbacks.settle()
+        await callbacks.close()
+        # Another client answers by now: of what is new nobody waits to see it go.
+        callbacks.change(Offer())
+        with pytest.raises(errors.CallbackExists):
+            await callbacks.settle()
+        callbacks.change(Offer())
+        await callbacks.settle()
+        await callbacks.close()
+
+    asyncio.run(talk())
+
+
 def test_who_never_got_through_is_told() -> None:
     async def talk() -> None:
         connection: Any = Connection(limited())
@@ -185,6 +203,44 @@ class Endless:
 
     def cancel(self) -> None:
         self._cancelled.set()
+
+
+class Agreeing(Endless):
+    """A conversation in which one hello is heard."""
+
+    def __init__(self, said: Iterator[api.ClientCallback]) -> None:
+        super().__init__()
+        self._said = said
+
+    def __iter__(self) -> Iterator[api.ServerCallback]:
+        next(self._said)
+        yield api.ServerCallback(ready=api.CallbackReady(sandbox_id="s"))
+        yield from super().__iter__()
+
+
+def test_nor_does_the_blocking_client_offer_what_another_conversation_agreed_on() -> None:
+    class Between(BlockingConnection):
+        """One conversation is refused, those around it are not."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.calls = 0
+
+        def both(self, _: Any, said: Iterator[api.ClientCallback]) -> Any:
+            self.calls += 1
+            return Answers(0, held(), said) if self.calls == 2 else Agreeing(said)
+
+    connection: Any = Between()
+    callbacks = Callbacks(connection, "s")
+    callbacks.change(Offer())
+    callbacks.close()
+    with pytest.raises(errors.CallbackExists):
+        callbacks.change(Offer())
+    callbacks.change(Offer())
+    callbacks.close()
+    # Nobody waited for an answer, so nobody is told that there is none.
+    callbacks.settle()
+    assert connection.calls == 3
 
 
 def test_the_blocking_client_can_be_closed_while_it_connects_again() -> None:

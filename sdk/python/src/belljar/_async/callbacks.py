@@ -26,6 +26,8 @@ class AsyncCallbacks:
         self._sandbox_id = sandbox_id
         self.offer = Offer()
         self._agreed: Offer | None = None
+        # The same, in the conversation that there is: what another one agreed on is nothing to its server.
+        self._taken: Offer | None = None
         # Each change of the offer has a number; the server has said that it knows of one.
         self._offered = 0
         self._known = 0
@@ -69,8 +71,8 @@ class AsyncCallbacks:
         """What was agreed on comes first: until the server has seen the old connection go, it refuses that, and what is
         new is none the worse for it.
         """
-        if self._agreed is not None and self._agreed is not self.offer:
-            self._tell(self._known, self._agreed)
+        if self._taken is not None and self._taken is not self.offer:
+            self._tell(self._known, self._taken)
         self._say_hello()
 
     def _tell(self, number: int, offer: Offer) -> None:
@@ -79,6 +81,7 @@ class AsyncCallbacks:
 
     async def _converse(self) -> None:
         patience = self._connection.patience()
+        self._taken = None
         try:
             while True:
                 self._outgoing = asyncio.Queue()
@@ -86,11 +89,11 @@ class AsyncCallbacks:
                 self._introduce()
                 error = await self._once(patience)
                 # The server answers in the order in which it was told.
-                new = bool(self._told) and self._told[0][1] is not self._agreed
+                new = bool(self._told) and self._told[0][1] is not self._taken
                 if isinstance(error, LOST) or (isinstance(error, PASSING) and not new):
                     await self._connection.recover(patience, error)
-                elif self._agreed is not None and new:
-                    self._refused(error, self._agreed)
+                elif self._taken is not None and new:
+                    self._refused(error, self._taken)
                 else:
                     raise error
         except BelljarError as error:
@@ -132,7 +135,8 @@ class AsyncCallbacks:
 
     def _take(self, message: api.ServerCallback) -> None:
         if message.HasField("ready"):
-            self._known, self._agreed = self._told.popleft()
+            self._known, self._taken = self._told.popleft()
+            self._agreed = self._taken
             self._news.set()
         elif message.HasField("call"):
             number = message.call.call_id

@@ -34,6 +34,8 @@ class Callbacks:
         self._sandbox_id = sandbox_id
         self.offer = Offer()
         self._agreed: Offer | None = None
+        # The same, in the conversation that there is: what another one agreed on is nothing to its server.
+        self._taken: Offer | None = None
         # Each change of the offer has a number; the server has said that it knows of one.
         self._offered = 0
         self._known = 0
@@ -54,6 +56,7 @@ class Callbacks:
             if self._conversation is None:
                 self._connection.attached.add(self)
                 self._workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="belljar-callback")
+                self._taken = None
                 self._conversation = threading.Thread(target=self._converse, name="belljar-callbacks", daemon=True)
                 self._conversation.start()
             else:
@@ -90,8 +93,8 @@ class Callbacks:
         """What was agreed on comes first: until the server has seen the old connection go, it refuses that, and what is
         new is none the worse for it.
         """
-        if self._agreed is not None and self._agreed is not self.offer:
-            self._tell(self._known, self._agreed)
+        if self._taken is not None and self._taken is not self.offer:
+            self._tell(self._known, self._taken)
         self._say_hello()
 
     def _tell(self, number: int, offer: Offer) -> None:
@@ -103,24 +106,36 @@ class Callbacks:
         try:
             while True:
                 with self._news:
+                    if self._is_over():
+                        raise ServerUnreachable("the conversation was closed")
                     self._outgoing = queue.SimpleQueue()
                     self._told.clear()
                     self._introduce()
                 error = self._once(patience)
-                if self._conversation is None:
+                if self._is_over():
                     raise error
                 # The server answers in the order in which it was told.
-                new = bool(self._told) and self._told[0][1] is not self._agreed
+                new = bool(self._told) and self._told[0][1] is not self._taken
                 if isinstance(error, LOST) or (isinstance(error, PASSING) and not new):
                     self._connection.recover(patience, error)
-                elif self._agreed is not None and new:
-                    self._refused(error, self._agreed)
+                elif self._taken is not None and new:
+                    self._refused(error, self._taken)
                 else:
                     raise error
         except BelljarError as error:
-            self._conversation = None
-            self._connection.attached.discard(self)
-            self._refused(error, self._agreed or Offer())
+            with self._news:
+                if self._is_over() and self._conversation is not None:
+                    # Another one has begun.
+                    return
+                closed, self._conversation = self._is_over(), None
+                self._connection.attached.discard(self)
+                # Of one that was closed, only who waits is to hear.
+                if not closed or self._known < self._offered:
+                    self._refused(error, self._agreed or Offer())
+
+    def _is_over(self) -> bool:
+        """Whether the conversation of this thread was closed, also where there is another one by now."""
+        return self._conversation is not threading.current_thread()
 
     def _refused(self, error: BelljarError, agreed: Offer) -> None:
         with self._news:
@@ -128,12 +143,13 @@ class Callbacks:
             self._news.notify_all()
 
     def _once(self, patience: Patience) -> BelljarError:
-        outgoing = self._outgoing
+        outgoing, call = self._outgoing, None
         try:
             call = self._connection.both(methods.SERVE, self._messages(outgoing))
             with self._news:
-                self._call = call
-                over = self._conversation is not threading.current_thread()
+                over = self._is_over()
+                if not over:
+                    self._call = call
             if over:
                 # Who closed meanwhile found no call to cancel.
                 call.cancel()
@@ -148,11 +164,13 @@ class Callbacks:
         except BelljarError as error:
             return error
         finally:
-            call, self._call = self._call, None
+            with self._news:
+                if not self._is_over():
+                    self._call = None
+                    self._answers.clear()
             if call is not None:
                 call.cancel()
             outgoing.put(None)
-            self._answers.clear()
 
     @staticmethod
     def _messages(outgoing: Outgoing) -> Iterator[api.ClientCallback]:
@@ -161,7 +179,8 @@ class Callbacks:
     def _take(self, message: api.ServerCallback) -> None:
         if message.HasField("ready"):
             with self._news:
-                self._known, self._agreed = self._told.popleft()
+                self._known, self._taken = self._told.popleft()
+                self._agreed = self._taken
                 self._news.notify_all()
         elif message.HasField("call"):
             workers = self._workers
