@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable
 from contextlib import closing
@@ -70,6 +72,16 @@ def test_what_comes_of_it_is_told() -> None:
     asyncio.run(work())
 
 
+def test_what_is_told_by_context_is_known_aside() -> None:
+    told = contextvars.ContextVar("told", default="nothing")
+
+    async def work() -> str:
+        told.set("something")
+        return await aside(told.get)
+
+    assert asyncio.run(work()) == "something"
+
+
 class Bound:
     """Read by the thread that made it, and by no other; as a blob of SQLite."""
 
@@ -97,7 +109,16 @@ def opened(path: Path) -> _file.Outgoing:
     return file
 
 
-@pytest.mark.parametrize("make", [lambda path: path.open("rb"), opened, lambda path: _pack.Packed(path.parent)])
+def temporary(path: Path) -> Any:
+    file = tempfile.NamedTemporaryFile()  # noqa: SIM115
+    file.write(path.read_bytes())
+    file.seek(0)
+    return file
+
+
+@pytest.mark.parametrize(
+    "make", [lambda path: path.open("rb"), temporary, opened, lambda path: _pack.Packed(path.parent)]
+)
 def test_files_are_read_aside(make: Callable[[Path], Any], tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(bytes(200_000))
     threads = set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import threading
 from concurrent.futures import Future
 from typing import Callable, TypeVar
@@ -28,5 +29,6 @@ async def aside(work: Callable[..., T], *given: object) -> T:
         else:
             done.set_result(value)
 
-    threading.Thread(target=run, name="belljar-aside", daemon=True).start()
+    context = contextvars.copy_context()
+    threading.Thread(target=context.run, args=(run,), name="belljar-aside", daemon=True).start()
     return await asyncio.wrap_future(done)

@@ -35,4 +35,6 @@ async def pieces(content: str | bytes | BinaryIO | AsyncIterable[bytes]) -> Asyn
 
 
 async def _read(file: BinaryIO) -> bytes:
-    return await aside(file.read, PIECE) if isinstance(file, _FREE) else file.read(PIECE)
+    # A temporary file with a name has the open file in it.
+    free = isinstance(getattr(file, "file", file), _FREE)
+    return await aside(file.read, PIECE) if free else file.read(PIECE)

@@ -36,4 +36,6 @@ def pieces(content: str | bytes | BinaryIO | Iterable[bytes]) -> Iterator[bytes]
 
 
 def _read(file: BinaryIO) -> bytes:
-    return aside(file.read, PIECE) if isinstance(file, _FREE) else file.read(PIECE)
+    # A temporary file with a name has the open file in it.
+    free = isinstance(getattr(file, "file", file), _FREE)
+    return aside(file.read, PIECE) if free else file.read(PIECE)
