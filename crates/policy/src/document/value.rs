@@ -167,7 +167,7 @@ impl<'de> Visitor<'de> for AnyValue {
         let mut map: Vec<(String, Value)> = Vec::new();
         let mut places: HashMap<String, usize> = HashMap::new();
         while let Some((name, value)) = entries.next_entry::<String, Value>()? {
-            if map.len() == FEW {
+            if map.len() == FEW && places.is_empty() {
                 places = map.iter().map(|(name, _)| name.clone()).zip(0..).collect();
             }
             let place = match map.len() < FEW {

@@ -249,6 +249,16 @@ fn large_maps_are_read_name_by_name() {
 }
 
 #[test]
+fn a_name_that_is_repeated_is_looked_up_once_each_time() {
+    // Looking through all names for each would be a hundred thousand MiB.
+    let long = (0..15).map(|n| format!("\"{}{n}\": 0, ", "x".repeat(64 << 10))).collect::<String>();
+    let repeated = "\"a\": 1, ".repeat(100_000);
+    let found: Value = serde_json::from_str(&format!("{{{long}{repeated}\"a\": 2}}")).unwrap();
+    let Value::Map(entries) = found else { panic!("not a map") };
+    assert_eq!((entries.len(), &entries[15]), (16, &("a".to_owned(), Value::Int(2))));
+}
+
+#[test]
 fn size_and_depth_are_bounded() {
     let long = format!("name: {}", "x".repeat(MAX_BYTES));
     assert!(refused(&long).message.contains("bytes"));
