@@ -183,9 +183,10 @@ fn is_long(policy: &SandboxPolicy, context: &Context) -> bool {
         || context.iter().map(|(_, value)| length(value)).sum::<usize>() > SHORT_TEXTS
 }
 
-/// Bytes of all text in it: rules may ask for what is inside a value, and look for patterns in all of it.
+/// As so many bytes of text: rules may ask for what is inside a value, compare all of it, and look for patterns there.
 fn length(value: &Value) -> usize {
-    match value {
+    const ANY: usize = 8;
+    ANY + match value {
         Value::Text(text) => text.len(),
         Value::List(values) => values.iter().map(length).sum(),
         Value::Map(entries) => entries.iter().map(|(name, value)| name.len() + length(value)).sum(),
@@ -289,7 +290,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_inside_values_counts() {
+    fn what_is_inside_values_counts() {
         let policy = SandboxPolicy::recording();
         let is_long = |arguments: Value| {
             let mut context = Context::new();
@@ -301,5 +302,6 @@ mod tests {
         assert_eq!([text(10), inside(10)].map(is_long), [false, false]);
         assert_eq!([text(20 << 10), inside(20 << 10)].map(is_long), [true, true]);
         assert!(is_long(Value::Map(vec![("x".repeat(20 << 10), Value::Null)])), "and names");
+        assert!(is_long(Value::List(vec![Value::Null; 2 << 10])), "and how many there are");
     }
 }
