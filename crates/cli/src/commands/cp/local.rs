@@ -7,11 +7,13 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use belljar_policy::identity::random_text;
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, fcntl_setfl, fstat, linkat, openat, renameat, statat,
     unlinkat,
 };
 use rustix::io::Errno;
+use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::output::Inert;
 
@@ -116,8 +118,7 @@ pub(super) fn save(content: &mut dyn Read, target: &Target, mode: u32) -> io::Re
             open_pipe_or_device(&directory, name).map_err(|error| about(&target.path(), &error))?;
         return io::copy(content, &mut file);
     }
-    // Whatever the file is called, this is no longer than a name may be.
-    let unfinished = OsString::from(format!(".belljar-{}", std::process::id()));
+    let unfinished = unfinished()?;
     let written = write_aside(content, &directory, &unfinished, mode).and_then(|bytes| {
         renameat(&directory, &unfinished, &directory, name)?;
         Ok(bytes)
@@ -136,15 +137,29 @@ fn write_aside(
     name: &OsStr,
     mode: u32,
 ) -> io::Result<u64> {
-    let flags = OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC;
-    let Ok(nameless) = openat(directory, c".", flags, plain(mode)) else {
+    let Some((mut file, itself)) = nameless(directory, mode) else {
         return io::copy(content, &mut create(directory, name, mode)?);
     };
-    let mut file = File::from(nameless);
     let bytes = io::copy(content, &mut file)?;
-    let itself = format!("/proc/self/fd/{}", file.as_raw_fd());
     linkat(CWD, itself, directory, name, AtFlags::SYMLINK_FOLLOW)?;
     Ok(bytes)
+}
+
+/// With the path by which it can get a name.
+fn nameless(directory: &OwnedFd, mode: u32) -> Option<(File, String)> {
+    let flags = OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC;
+    let file = File::from(openat(directory, c".", flags, plain(mode)).ok()?);
+    let itself = format!("/proc/self/fd/{}", file.as_raw_fd());
+    // There may be no such file system.
+    statat(CWD, &itself, AtFlags::empty()).ok()?;
+    Some((file, itself))
+}
+
+/// A name that nobody else has, and no longer than one may be, whatever the file is called.
+fn unfinished() -> io::Result<OsString> {
+    let mut entropy = [0; 16];
+    getrandom(&mut entropy, GetRandomFlags::empty())?;
+    Ok(format!(".belljar-{}", random_text(&entropy)).into())
 }
 
 fn is_pipe_or_device(kind: FileType) -> bool {
