@@ -223,7 +223,8 @@ const MIGRATIONS: &[&str] = &["
         (SELECT tenant FROM sandboxes AS s WHERE s.policy = policy_documents.digest));
     CREATE INDEX policy_documents_brought ON policy_documents (tenant);
 ", "
-    -- What documents take that a tenant brought, so that nobody adds them up.
+    -- What documents take that a tenant brought, so that nobody adds them up. A row that `OR REPLACE` puts in the place of
+    -- another would count with it: SQLite does not say then that the other goes.
     CREATE TABLE policy_rooms (
         tenant TEXT PRIMARY KEY NOT NULL,
         bytes  INTEGER NOT NULL
