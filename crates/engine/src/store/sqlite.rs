@@ -300,15 +300,16 @@ fn fold_beside(path: &Path) -> rusqlite::Result<bool> {
     let mut before = None;
     for _ in 0..FOLD_TRIES {
         let end = fold(&connection)?;
-        if end.is_none() || end == before {
-            return Ok(end.is_some());
+        if end.is_some() && end == before {
+            break;
         }
         before = end;
     }
-    Ok(true)
+    Ok(before.is_some())
 }
 
-/// Folds what is in the log by now into the file, and tells how far that reached. `None`: somebody else is at it.
+/// Folds what is in the log by now into the file, and tells how far that reached. `None`: somebody else is at it, or was
+/// just then telling of a commit.
 fn fold(connection: &Connection) -> rusqlite::Result<Option<u32>> {
     connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {
         // Whoever did not come to it says -1.
